@@ -1,0 +1,1 @@
+//! Log lines as text or JSON, filtered by level and target.

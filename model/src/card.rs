@@ -1,0 +1,132 @@
+//! Cards of one node and how they hang together.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    name::{CardId, ProfileName},
+    quantity::MemoryBytes,
+};
+
+/// The family of accelerator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CardKind {
+    /// NVIDIA.
+    Gpu,
+    /// T-Head PPU.
+    Ppu,
+    /// Enflame.
+    Gcu,
+    /// Kunlunxin.
+    Xpu,
+    /// AMD.
+    Amd,
+    /// A kind that this version of the kit does not know: usable by the generic names.
+    Other,
+}
+
+/// Whether a card can be given out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// It can.
+    Healthy,
+    /// It cannot, with the reason; what runs on it is left alone.
+    Unhealthy(String),
+}
+
+impl Health {
+    /// Whether the card can be given out.
+    pub const fn is_healthy(&self) -> bool {
+        matches!(self, Self::Healthy)
+    }
+}
+
+/// One cut that a card can be divided into.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionProfile {
+    /// Such as `1g.18gb`.
+    pub name: ProfileName,
+    /// Compute slices that one takes.
+    pub slices: u32,
+    /// Memory that one has.
+    pub memory: MemoryBytes,
+    /// How many of this profile alone fit on the card.
+    pub max_count: u32,
+}
+
+/// A direct link to another card of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The card at the other end.
+    pub peer: CardId,
+    /// Sum over all links of the pair, in each direction, in bytes a second.
+    pub bandwidth: u64,
+}
+
+/// One accelerator card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card {
+    /// Unique on the node, stable across restarts.
+    pub id: CardId,
+    /// Position on the node, from 0.
+    pub index: u32,
+    /// Its family.
+    pub kind: CardKind,
+    /// As sold, such as `PPU-144G`.
+    pub model: String,
+    /// The vendor's unique id.
+    pub uuid: String,
+    /// All of its memory.
+    pub memory: MemoryBytes,
+    /// Whether it can be given out.
+    pub health: Health,
+    /// Its NUMA node, where known.
+    pub numa: Option<u32>,
+    /// Cards with the same value hang on one PCIe switch.
+    pub switch: Option<String>,
+    /// Direct links to other cards.
+    pub links: Vec<Link>,
+    /// What it can be cut into.
+    pub profiles: Vec<PartitionProfile>,
+    /// Whether it can be shared by time division.
+    pub shareable: bool,
+}
+
+/// The cards of one node, in the order of their index; ids are unique.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Inventory {
+    cards: Vec<Card>,
+}
+
+/// Two cards with the same id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("card id {0:?} is there twice")]
+pub struct DuplicateCard(pub CardId);
+
+impl Inventory {
+    /// Sorts by index, then id; refuses two cards of the same id.
+    pub fn new(mut cards: Vec<Card>) -> Result<Self, DuplicateCard> {
+        cards.sort_by(|a, b| (a.index, &a.id).cmp(&(b.index, &b.id)));
+        let mut ids: Vec<&CardId> = cards.iter().map(|c| &c.id).collect();
+        ids.sort_unstable();
+        if let Some(twice) = ids
+            .windows(2)
+            .find(|w| w.first() == w.last())
+            .and_then(|w| w.first())
+        {
+            return Err(DuplicateCard((*twice).clone()));
+        }
+        Ok(Self { cards })
+    }
+
+    /// All cards.
+    pub fn cards(&self) -> &[Card] {
+        &self.cards
+    }
+
+    /// The card of that id.
+    pub fn get(&self, id: &CardId) -> Option<&Card> {
+        self.cards.iter().find(|c| c.id == *id)
+    }
+}

@@ -1,0 +1,1 @@
+//! Between wire messages and `model` types.

@@ -1,0 +1,2 @@
+//! runtime-sim
+fn main() {}
