@@ -1,1 +1,3 @@
 //! testbed
+
+pub mod stage;

@@ -1,0 +1,169 @@
+//! Where the parts of a stage are: folders, sockets and addresses.
+
+use std::{
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+use anyhow::Context;
+
+/// What a stage is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The card profile of each node; one entry a node.
+    pub profiles: Vec<String>,
+    /// Where the programs are; beside this executable where left out.
+    pub programs: Option<PathBuf>,
+    /// The folder to use and keep; a temporary one where left out.
+    pub folder: Option<PathBuf>,
+    /// Where node 0's exporter listens; on the node's own address where left out.
+    pub exporter_listen: Option<String>,
+    /// The administrator's configuration file; its defaults where left out.
+    pub settings: Option<String>,
+    /// Whether Runtimes forget their book at a restart, as one without a store does.
+    pub forgetful_runtime: bool,
+}
+
+/// Where everything of one stage is. The same for all its life.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// Holds all files of the stage.
+    pub folder: PathBuf,
+    /// Holds the programs.
+    pub programs: PathBuf,
+    /// As given.
+    pub options: Options,
+    base: [u8; 3],
+    first: u8,
+}
+
+/// Stages of one process, each with 16 addresses.
+static NEXT: AtomicU8 = AtomicU8::new(0);
+
+impl Layout {
+    /// Makes the folders and picks the addresses: 127.x.y.z, from the process id, so that stages
+    /// of processes that run side by side do not meet.
+    pub(super) fn new(options: Options) -> anyhow::Result<Self> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) % 15;
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let folder = match &options.folder {
+            Some(folder) => folder.clone(),
+            // Short: a unix socket's path has at most 107 characters.
+            None => std::env::temp_dir().join(format!("lj-{}-{number}", std::process::id())),
+        };
+        for part in ["logs", "config"] {
+            let path = folder.join(part);
+            std::fs::create_dir_all(&path)
+                .with_context(|| format!("can't make {}", path.display()))?;
+        }
+        let layout = Self {
+            programs: options
+                .programs
+                .clone()
+                .map_or_else(beside_this_executable, Ok)?,
+            folder,
+            base: [127, 64 + high % 128, low],
+            first: number * 16,
+            options,
+        };
+        if let Some(text) = &layout.options.settings {
+            std::fs::write(layout.settings_file(), text)?;
+        }
+        Ok(layout)
+    }
+
+    /// How many nodes the stage has; at most 14.
+    pub fn nodes(&self) -> usize {
+        self.options.profiles.len().min(14)
+    }
+
+    /// The name of a node.
+    pub fn node_name(&self, node: usize) -> String {
+        format!("node-{node}")
+    }
+
+    /// The folder of a node.
+    pub fn node_folder(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("n{node}"))
+    }
+
+    /// The kubelet's root folder of a node.
+    pub fn kubelet_root(&self, node: usize) -> PathBuf {
+        self.node_folder(node).join("kubelet")
+    }
+
+    /// The Runtime's sockets of a node.
+    pub fn runtime_folder(&self, node: usize) -> PathBuf {
+        self.node_folder(node).join("xdm")
+    }
+
+    /// The address of the control plane.
+    pub fn control_address(&self) -> Ipv4Addr {
+        self.address(1)
+    }
+
+    /// The address of a node.
+    pub fn node_address(&self, node: usize) -> Ipv4Addr {
+        self.address(2 + u8::try_from(node).unwrap_or(13))
+    }
+
+    /// The stand-in API server.
+    pub fn api_url(&self) -> String {
+        format!("http://{}:6443", self.control_address())
+    }
+
+    /// The scheduler extender.
+    pub fn extender_url(&self) -> String {
+        format!("http://{}:9503", self.control_address())
+    }
+
+    /// The Runtime simulator's switches of a node.
+    pub fn runtime_control_url(&self, node: usize) -> String {
+        format!("http://{}:9600", self.node_address(node))
+    }
+
+    /// Where a node's exporter listens, as it is told.
+    pub fn exporter_listen(&self, node: usize) -> String {
+        match &self.options.exporter_listen {
+            Some(listen) if node == 0 => listen.clone(),
+            _ => format!("{}:9501", self.node_address(node)),
+        }
+    }
+
+    /// A node's metrics.
+    pub fn metrics_url(&self, node: usize) -> String {
+        format!("http://{}/metrics", self.exporter_listen(node))
+    }
+
+    /// A node's kubelet's read-only port.
+    pub fn read_only_url(&self, node: usize) -> String {
+        format!("http://{}:10255", self.node_address(node))
+    }
+
+    /// The administrator's file, where there is one.
+    pub fn settings(&self) -> Option<PathBuf> {
+        self.options.settings.as_ref().map(|_| self.settings_file())
+    }
+
+    fn settings_file(&self) -> PathBuf {
+        self.folder.join("config").join("config.yaml")
+    }
+
+    fn address(&self, last: u8) -> Ipv4Addr {
+        let [a, b, c] = self.base;
+        Ipv4Addr::new(a, b, c, self.first.saturating_add(last))
+    }
+}
+
+/// Cargo puts programs in one folder, and tests in `deps` below it.
+fn beside_this_executable() -> anyhow::Result<PathBuf> {
+    let this = std::env::current_exe().context("can't tell where this program is")?;
+    let folder = this.parent().unwrap_or(Path::new("."));
+    let folder = if folder.ends_with("deps") {
+        folder.parent().unwrap_or(folder)
+    } else {
+        folder
+    };
+    Ok(folder.to_owned())
+}
