@@ -63,10 +63,7 @@ impl Process {
                     .and_then(rustix::process::Pid::from_raw)
                 {
                     // It may have ended by itself; then there is nothing to tell it.
-                    drop(rustix::process::kill_process(
-                        pid,
-                        rustix::process::Signal::TERM,
-                    ));
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
                 }
             }
         }

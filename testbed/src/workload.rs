@@ -1,0 +1,125 @@
+//! Pods to run, as a user would write them.
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Map, Value, json};
+
+use crate::stage::SCHEDULER_NAME;
+
+/// A pod under construction.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    name: String,
+    scheduler: String,
+    annotations: Map<String, Value>,
+    init: Vec<Value>,
+    containers: Vec<Value>,
+    node: Option<String>,
+}
+
+/// Resource name and count.
+pub type Asks<'a> = &'a [(&'a str, u64)];
+
+impl Workload {
+    /// A pod without containers, for the kit's scheduler.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            scheduler: SCHEDULER_NAME.into(),
+            annotations: Map::new(),
+            init: Vec::new(),
+            containers: Vec::new(),
+            node: None,
+        }
+    }
+
+    /// A pod of one container `main`.
+    pub fn one(name: &str, asks: Asks<'_>) -> Self {
+        Self::new(name).container("main", asks)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One more app container.
+    #[must_use]
+    pub fn container(mut self, name: &str, asks: Asks<'_>) -> Self {
+        self.containers.push(container(name, asks));
+        self
+    }
+
+    /// One more init container.
+    #[must_use]
+    pub fn init(mut self, name: &str, asks: Asks<'_>) -> Self {
+        self.init.push(container(name, asks));
+        self
+    }
+
+    /// One more sidecar: an init container that stays.
+    #[must_use]
+    pub fn sidecar(mut self, name: &str, asks: Asks<'_>) -> Self {
+        let mut sidecar = container(name, asks);
+        if let Some(fields) = sidecar.as_object_mut() {
+            fields.insert("restartPolicy".into(), "Always".into());
+        }
+        self.init.push(sidecar);
+        self
+    }
+
+    /// Left to the cluster's own scheduler.
+    #[must_use]
+    pub fn default_scheduler(mut self) -> Self {
+        self.scheduler = "default-scheduler".into();
+        self
+    }
+
+    /// Bound from the start, past every scheduler.
+    #[must_use]
+    pub fn on_node(mut self, node: &str) -> Self {
+        self.node = Some(node.into());
+        self
+    }
+
+    /// Ends by itself after so many seconds.
+    #[must_use]
+    pub fn runs_for(mut self, seconds: u32) -> Self {
+        self.annotations
+            .insert("testbed/run-seconds".into(), seconds.to_string().into());
+        self
+    }
+
+    /// With an annotation.
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.into(), value.into());
+        self
+    }
+
+    /// The object to create.
+    pub fn pod(&self) -> anyhow::Result<Pod> {
+        let mut spec = json!({
+            "schedulerName": self.scheduler,
+            "restartPolicy": "Never",
+            "containers": self.containers,
+            "initContainers": self.init,
+        });
+        if let (Some(node), Some(fields)) = (&self.node, spec.as_object_mut()) {
+            fields.insert("nodeName".into(), node.as_str().into());
+        }
+        Ok(serde_json::from_value(json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.name, "annotations": self.annotations},
+            "spec": spec,
+        }))?)
+    }
+}
+
+fn container(name: &str, asks: Asks<'_>) -> Value {
+    let limits: Map<String, Value> = asks
+        .iter()
+        .map(|(name, n)| ((*name).to_owned(), n.to_string().into()))
+        .collect();
+    json!({"name": name, "image": "registry.k8s.io/pause:3.10", "resources": {"limits": limits}})
+}
