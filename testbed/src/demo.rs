@@ -85,29 +85,7 @@ async fn tell(
 }
 
 async fn walk(stage: &Stage, cluster: &Cluster, keep: bool) -> anyhow::Result<()> {
-    show::step("A node with 8 PPU cards of 144 GiB, and the five programs of the kit");
-    node_is_there(cluster).await?;
-    show::command(&format!(
-        "kubectl label node {NODE} {}=true",
-        cluster.settings().node_label.key
-    ));
-    cluster.label_node(NODE, true).await?;
-    show::line(
-        "The controller starts a Job on the node; its agent asks the Runtime to switch on …",
-    );
-    let wanted = [(PPU, 8), (GPU, 8), (CORE, 800), (MEMORY, 1152)];
-    cluster
-        .resources_are(NODE, &wanted, Deadline::seconds(30))
-        .await?;
-    let status = last_action(cluster, "enable").await?;
-    show::command(&format!("kubectl describe node {NODE}"));
-    show::resources(&cluster.node_resources(NODE).await?);
-    show::line(&format!(
-        "{}: {status}",
-        cluster.settings().annotations.last_action_status
-    ));
-
-    show::step("Two shares on one card, one that only fits elsewhere, whole cards");
+    switch_on(cluster).await?;
     let pods = [
         Workload::one("train-a", &[(CORE, 50), (MEMORY, 60)]),
         Workload::one("train-b", &[(CORE, 40), (MEMORY, 70)]),
@@ -115,88 +93,78 @@ async fn walk(stage: &Stage, cluster: &Cluster, keep: bool) -> anyhow::Result<()
         Workload::one("whole-d", &[(PPU, 2)]),
         Workload::one("whole-e", &[(GPU, 4)]),
     ];
-    let mut given = Vec::new();
-    for pod in &pods {
-        cluster.create(pod).await?;
-        cluster
-            .pod_is(pod.name(), "Running", Deadline::seconds(30))
-            .await?;
-        given.push((
-            pod.name().to_owned(),
-            cluster.allocated(pod.name(), Deadline::seconds(10)).await?,
-        ));
-    }
-    show::cards(&given);
-    shares_sit_where_they_must(&given)?;
-
-    show::step("One pod more than the node can hold");
-    cluster
-        .create(&Workload::one("late-f", &[(GPU, 2)]))
-        .await?;
-    let why = until(
-        "the reason why late-f is Pending",
-        Deadline::seconds(20),
-        || async {
-            let events = cluster
-                .events("late-f", "FailedScheduling")
-                .await
-                .map_err(|e| format!("{e:#}"))?;
-            events
-                .last()
-                .cloned()
-                .ok_or_else(|| "no FailedScheduling event".to_owned())
-        },
-    )
-    .await?;
-    show::line(&format!(
-        "late-f asks 2 whole cards and stays Pending: {why}"
-    ));
-    ensure!(
-        why.contains("whole cards free"),
-        "the reason does not name what is missing: {why}"
-    );
-
-    show::step("Metrics, per card and per container");
-    let url = stage.layout().metrics_url(0);
-    show::command(&format!("curl -s {url}"));
-    let metrics = until(
-        "every container to have its series",
-        Deadline::seconds(20),
-        || async {
-            let text = get(&url).await.map_err(|e| format!("{e:#}"))?;
-            let missing: Vec<_> = pods
-                .iter()
-                .filter(|p| !has_series(&text, p.name()))
-                .map(Workload::name)
-                .collect();
-            if missing.is_empty() {
-                Ok(text)
-            } else {
-                Err(format!("no series of {missing:?}"))
-            }
-        },
-    )
-    .await?;
-    ensure!(
-        metrics.contains("accel_exporter_runtime_up 1"),
-        "the exporter does not see the Runtime"
-    );
-    ensure!(
-        !has_series(&metrics, "late-f"),
-        "a Pending pod has a series"
-    );
-    show::metrics(&metrics);
+    run_pods(cluster, &pods).await?;
+    one_too_many(cluster).await?;
+    read_metrics(stage, &pods).await?;
     if !keep {
+        cluster.delete("late-f").await?;
         for pod in &pods {
             cluster.delete(pod.name()).await?;
         }
-        cluster.delete("late-f").await?;
         for pod in &pods {
-            cluster
-                .pod_is_gone(pod.name(), Deadline::seconds(30))
-                .await?;
+            cluster.pod_is_gone(pod.name(), Deadline::seconds(30)).await?;
         }
     }
+    Ok(())
+}
+
+async fn switch_on(cluster: &Cluster) -> anyhow::Result<()> {
+    show::step("A node with 8 PPU cards of 144 GiB, and the five programs of the kit");
+    node_is_there(cluster).await?;
+    let key = &cluster.settings().node_label.key;
+    show::command(&format!("kubectl label node {NODE} {key}=true"));
+    cluster.label_node(NODE, true).await?;
+    show::line("The controller starts a Job on the node; its agent asks the Runtime to switch on …");
+    let wanted = [(PPU, 8), (GPU, 8), (CORE, 800), (MEMORY, 1152)];
+    cluster.resources_are(NODE, &wanted, Deadline::seconds(30)).await?;
+    let status = last_action(cluster, "enable").await?;
+    show::command(&format!("kubectl describe node {NODE}"));
+    show::resources(&cluster.node_resources(NODE).await?);
+    show::line(&format!("{}: {status}", cluster.settings().annotations.last_action_status));
+    Ok(())
+}
+
+async fn run_pods(cluster: &Cluster, pods: &[Workload]) -> anyhow::Result<()> {
+    show::step("Two shares on one card, one that only fits elsewhere, whole cards");
+    let mut given = Vec::new();
+    for pod in pods {
+        cluster.create(pod).await?;
+        cluster.pod_is(pod.name(), "Running", Deadline::seconds(30)).await?;
+        let plan = cluster.allocated(pod.name(), Deadline::seconds(10)).await?;
+        given.push((pod.name().to_owned(), plan));
+    }
+    show::cards(&given);
+    cards_are_as_claimed(&given)
+}
+
+async fn one_too_many(cluster: &Cluster) -> anyhow::Result<()> {
+    show::step("One pod more than the node can hold");
+    cluster.create(&Workload::one("late-f", &[(GPU, 2)])).await?;
+    let why = until("the reason why late-f is Pending", Deadline::seconds(20), || async {
+        let events = cluster.events("late-f", "FailedScheduling").await;
+        let events = events.map_err(|e| format!("{e:#}"))?;
+        events.last().cloned().ok_or_else(|| "no FailedScheduling event".to_owned())
+    })
+    .await?;
+    show::line(&format!("late-f asks 2 whole cards and stays Pending: {why}"));
+    ensure!(why.contains("whole cards free"), "the reason does not say what is missing: {why}");
+    Ok(())
+}
+
+async fn read_metrics(stage: &Stage, pods: &[Workload]) -> anyhow::Result<()> {
+    show::step("Metrics, per card and per container");
+    let url = stage.layout().metrics_url(0);
+    show::command(&format!("curl -s {url}"));
+    let metrics = until("every container to have its series", Deadline::seconds(20), || async {
+        let text = get(&url).await.map_err(|e| format!("{e:#}"))?;
+        let missing: Vec<_> =
+            pods.iter().filter(|p| !has_series(&text, p.name())).map(Workload::name).collect();
+        if missing.is_empty() { Ok(text) } else { Err(format!("no series of {missing:?}")) }
+    })
+    .await?;
+    ensure!(metrics.contains("accel_exporter_runtime_up 1"), "the exporter sees no Runtime");
+    ensure!(!has_series(&metrics, "late-f"), "a Pending pod has a series");
+    show::metrics(&metrics);
     Ok(())
 }
 
@@ -280,7 +248,7 @@ fn has_series(metrics: &str, pod: &str) -> bool {
 
 /// What the walk-through claims: train-a and train-b on one card, serve-c on another, whole
 /// cards alone, nothing given twice.
-fn shares_sit_where_they_must(given: &[(String, Plan)]) -> anyhow::Result<()> {
+fn cards_are_as_claimed(given: &[(String, Plan)]) -> anyhow::Result<()> {
     let grants = |pod: &str| -> anyhow::Result<&[Grant]> {
         let plan = given
             .iter()

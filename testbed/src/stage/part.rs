@@ -167,34 +167,18 @@ impl Part {
                 ));
             }
             Self::DevicePlugin(node) => {
-                self.on_node(&mut command, layout, node);
+                on_node(&mut command, layout, node);
                 command
                     .arg("--device-plugin-dir")
                     .arg(layout.kubelet_root(node).join("device-plugins"));
             }
             Self::Exporter(node) => {
-                self.on_node(&mut command, layout, node);
+                on_node(&mut command, layout, node);
                 command.args(["--listen", &layout.exporter_listen(node)]);
             }
         }
         self.common(&mut command, layout);
         command
-    }
-
-    fn on_node(self, command: &mut Command, layout: &Layout, node: usize) {
-        command.args([
-            "--node-name",
-            &layout.node_name(node),
-            "--api-server",
-            &layout.api_url(),
-        ]);
-        command
-            .arg("--runtime-dir")
-            .arg(layout.runtime_folder(node));
-        command
-            .arg("--pod-resources-socket")
-            .arg(layout.kubelet_root(node).join("pod-resources/kubelet.sock"));
-        command.args(["--kubelet-read-only-url", &layout.read_only_url(node)]);
     }
 
     fn common(self, command: &mut Command, layout: &Layout) {
@@ -216,4 +200,21 @@ impl Part {
             _ => None,
         }
     }
+}
+
+/// What every program on a node is told.
+fn on_node(command: &mut Command, layout: &Layout, node: usize) {
+    command.args([
+        "--node-name",
+        &layout.node_name(node),
+        "--api-server",
+        &layout.api_url(),
+    ]);
+    command
+        .arg("--runtime-dir")
+        .arg(layout.runtime_folder(node));
+    command
+        .arg("--pod-resources-socket")
+        .arg(layout.kubelet_root(node).join("pod-resources/kubelet.sock"));
+    command.args(["--kubelet-read-only-url", &layout.read_only_url(node)]);
 }
