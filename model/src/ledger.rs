@@ -3,35 +3,13 @@
 //! Invariants, whatever calls are made in whatever order: no card's core or memory is promised
 //! beyond its size; no card is in two modes; what was put in comes out exactly.
 
-use std::collections::BTreeMap;
-
 use crate::{
     card::{Card, Inventory},
-    name::{CardId, PodUid, ProfileName},
+    name::{CardId, PodUid},
     quantity::{CorePercent, MemoryBytes},
 };
 
-/// What one pod holds on one card. All zero never stands in a `Hold`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CardHold {
-    /// All of it, alone.
-    pub whole: bool,
-    /// Of the card's 100.
-    pub core: CorePercent,
-    /// Of the card's memory.
-    pub memory: MemoryBytes,
-    /// Whether it shares the card (a share may be of 0 core and 0 memory).
-    pub shared: bool,
-    /// Partitions by profile.
-    pub partitions: BTreeMap<ProfileName, u32>,
-}
-
-/// What one pod holds on its cards.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Hold {
-    /// By card.
-    pub cards: BTreeMap<CardId, CardHold>,
-}
+pub use crate::hold::{CardHold, Hold};
 
 /// The mode a card is in now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

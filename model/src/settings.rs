@@ -71,6 +71,13 @@ impl ResourceSetting {
     pub fn covers(&self, kind: CardKind) -> bool {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
+
+    /// Whether a card can count for both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.kinds.is_empty()
+            || other.kinds.is_empty()
+            || self.kinds.iter().any(|kind| other.kinds.contains(kind))
+    }
 }
 
 /// What one of a resource is.
@@ -138,6 +145,19 @@ impl Default for AnnotationKeys {
     }
 }
 
+impl AnnotationKeys {
+    /// Each field's place in the file, and its value.
+    fn fields(&self) -> [(&'static str, &str); 5] {
+        [
+            ("annotations.assigned", &self.assigned),
+            ("annotations.allocated", &self.allocated),
+            ("annotations.inventory", &self.inventory),
+            ("annotations.ownedResources", &self.owned_resources),
+            ("annotations.lastActionStatus", &self.last_action_status),
+        ]
+    }
+}
+
 fn default_resources() -> Vec<ResourceSetting> {
     let one = |name: &str, gives, kinds: &[CardKind]| {
         ResourceName::new(name).ok().map(|name| ResourceSetting {
@@ -185,16 +205,157 @@ pub enum SettingsError {
         /// What stood there.
         value: String,
     },
+    /// A label value that Kubernetes would refuse.
+    #[error("{field}: {value:?} is not a valid label value")]
+    BadValue {
+        /// Where in the file.
+        field: &'static str,
+        /// What stood there.
+        value: String,
+    },
+    /// Two annotations under one key would overwrite each other.
+    #[error("{second}: {value:?} is the key of {first} too")]
+    SameKey {
+        /// The earlier field.
+        first: &'static str,
+        /// The later field.
+        second: &'static str,
+        /// The key.
+        value: String,
+    },
+    /// Nothing for pods to ask for.
+    #[error("resources: at least one is needed")]
+    NoResources,
+    /// A name that kubelet does not take for an extended resource.
+    #[error("resources: {0} is in a domain that Kubernetes keeps for itself")]
+    ReservedDomain(ResourceName),
 }
 
 impl Settings {
     /// Checks what the file's form alone cannot.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        todo!("helper")
+        let keys = self.annotations.fields();
+        if !is_key(&self.node_label.key) {
+            return Err(SettingsError::BadKey {
+                field: "nodeLabel.key",
+                value: self.node_label.key.clone(),
+            });
+        }
+        if !self.node_label.value.is_empty() && !is_name(&self.node_label.value) {
+            return Err(SettingsError::BadValue {
+                field: "nodeLabel.value",
+                value: self.node_label.value.clone(),
+            });
+        }
+        for (at, (field, value)) in keys.iter().copied().enumerate() {
+            if !is_key(value) {
+                return Err(SettingsError::BadKey {
+                    field,
+                    value: value.to_owned(),
+                });
+            }
+            if let Some((first, _)) = keys.iter().take(at).find(|(_, other)| *other == value) {
+                return Err(SettingsError::SameKey {
+                    first,
+                    second: field,
+                    value: value.to_owned(),
+                });
+            }
+        }
+        self.validate_resources()
+    }
+
+    fn validate_resources(&self) -> Result<(), SettingsError> {
+        if self.resources.is_empty() {
+            return Err(SettingsError::NoResources);
+        }
+        for (at, resource) in self.resources.iter().enumerate() {
+            if resource.unit.is_some() && resource.gives != Gives::Memory {
+                return Err(SettingsError::UnitWithoutMemory(resource.name.clone()));
+            }
+            if is_reserved(&resource.name) {
+                return Err(SettingsError::ReservedDomain(resource.name.clone()));
+            }
+            for earlier in self.resources.iter().take(at) {
+                if earlier.name == resource.name {
+                    return Err(SettingsError::DuplicateResource(resource.name.clone()));
+                }
+                let gives = match resource.gives {
+                    Gives::WholeCard => continue,
+                    Gives::CorePercent => "core",
+                    Gives::Memory => "memory",
+                };
+                if earlier.gives == resource.gives && earlier.overlaps(resource) {
+                    return Err(SettingsError::TwoNames {
+                        first: earlier.name.clone(),
+                        second: resource.name.clone(),
+                        gives,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The setting of that resource, if it is one of ours.
     pub fn resource(&self, name: &str) -> Option<&ResourceSetting> {
         self.resources.iter().find(|r| r.name.as_str() == name)
     }
+
+    /// The resource by which memory of cards of this kind is asked for: valid settings have at
+    /// most one.
+    pub fn memory_of(&self, kind: CardKind) -> Option<&ResourceSetting> {
+        self.resources
+            .iter()
+            .find(|r| r.gives == Gives::Memory && r.covers(kind))
+    }
+
+    /// What memory of cards of this kind is counted in: the unit of their memory resource, or
+    /// GiB where they have none.
+    pub fn memory_unit_of(&self, kind: CardKind) -> MemoryUnit {
+        self.memory_of(kind)
+            .map_or(MemoryUnit::Gib, ResourceSetting::memory_unit)
+    }
 }
+
+/// A label or annotation key as Kubernetes takes it: an optional DNS name of at most 253
+/// characters and `/`, then a name.
+fn is_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_domain(prefix) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+/// 1 to 63 letters, digits, `-`, `_` and `.`, the first and last a letter or digit.
+fn is_name(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// RFC 1123 as Kubernetes reads it: parts of `a-z`, `0-9` and inner `-`, joined by dots.
+fn is_domain(text: &str) -> bool {
+    text.len() <= 253
+        && text.split('.').all(|part| {
+            part.bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+                && !part.is_empty()
+                && !part.starts_with('-')
+                && !part.ends_with('-')
+        })
+}
+
+/// Kubelet takes no extended resource with `kubernetes.io/` or `requests.` in front: see
+/// `IsExtendedResourceName` of its core helpers.
+fn is_reserved(name: &ResourceName) -> bool {
+    let domain = name.as_str().split_once('/').map_or("", |(domain, _)| domain);
+    domain.ends_with("kubernetes.io") || domain.starts_with("requests.") || !is_domain(domain)
+}
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

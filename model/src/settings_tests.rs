@@ -1,0 +1,158 @@
+use super::*;
+
+fn name(text: &str) -> ResourceName {
+    ResourceName::new(text).unwrap()
+}
+
+fn with(resources: Vec<ResourceSetting>) -> Settings {
+    Settings {
+        resources,
+        ..Settings::default()
+    }
+}
+
+fn resource(text: &str, gives: Gives, kinds: &[CardKind]) -> ResourceSetting {
+    ResourceSetting {
+        name: name(text),
+        gives,
+        unit: None,
+        kinds: kinds.to_vec(),
+    }
+}
+
+#[test]
+fn the_defaults_are_valid_and_complete() {
+    let settings = Settings::default();
+    assert_eq!(settings.validate(), Ok(()));
+    assert_eq!(settings.resources.len(), 4);
+    let ppu = settings.resource("alibabacloud.com/ppu").unwrap();
+    assert!(ppu.covers(CardKind::Ppu) && !ppu.covers(CardKind::Gpu));
+    let gpu = settings.resource("aliyun.com/gpu").unwrap();
+    assert!(gpu.covers(CardKind::Ppu) && gpu.covers(CardKind::Other));
+    let memory = settings.memory_of(CardKind::Amd).unwrap();
+    assert_eq!(memory.name.as_str(), "aliyun.com/gpu-memory");
+    assert_eq!(memory.memory_unit(), MemoryUnit::Gib);
+}
+
+#[test]
+fn the_defaults_stand_in_for_what_a_file_leaves_out() {
+    let settings: Settings = serde_json::from_str(r#"{"placement":{"nodes":"spread"}}"#).unwrap();
+    assert_eq!(settings.placement.nodes, Policy::Spread);
+    assert_eq!(settings.placement.cards, Policy::Binpack);
+    assert_eq!(settings.resources, Settings::default().resources);
+    let text = serde_json::to_string(&settings).unwrap();
+    assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), settings);
+    let unknown = serde_json::from_str::<Settings>(r#"{"nodeLable":{}}"#);
+    assert!(unknown.unwrap_err().to_string().contains("nodeLable"));
+}
+
+#[test]
+fn one_name_stands_once() {
+    let twice = with(vec![
+        resource("a.com/gpu", Gives::WholeCard, &[]),
+        resource("a.com/gpu", Gives::WholeCard, &[CardKind::Gpu]),
+    ]);
+    assert_eq!(
+        twice.validate(),
+        Err(SettingsError::DuplicateResource(name("a.com/gpu")))
+    );
+}
+
+#[test]
+fn a_kind_of_card_has_one_core_name_and_one_memory_name() {
+    let core = |kinds: &[CardKind], more: &[CardKind]| {
+        with(vec![
+            resource("a.com/core", Gives::CorePercent, kinds),
+            resource("b.com/core", Gives::CorePercent, more),
+        ])
+        .validate()
+    };
+    assert_eq!(core(&[CardKind::Gpu], &[CardKind::Ppu]), Ok(()));
+    let clash = Err(SettingsError::TwoNames {
+        first: name("a.com/core"),
+        second: name("b.com/core"),
+        gives: "core",
+    });
+    assert_eq!(core(&[], &[CardKind::Ppu]), clash);
+    assert_eq!(core(&[CardKind::Ppu, CardKind::Gpu], &[CardKind::Ppu]), clash);
+}
+
+#[test]
+fn core_and_memory_and_two_whole_names_go_together() {
+    let settings = with(vec![
+        resource("a.com/gpu", Gives::WholeCard, &[]),
+        resource("b.com/gpu", Gives::WholeCard, &[]),
+        resource("a.com/core", Gives::CorePercent, &[CardKind::Gpu]),
+        resource("a.com/memory", Gives::Memory, &[CardKind::Gpu]),
+    ]);
+    assert_eq!(settings.validate(), Ok(()));
+    assert_eq!(settings.memory_of(CardKind::Ppu), None);
+    assert_eq!(settings.memory_unit_of(CardKind::Ppu), MemoryUnit::Gib);
+}
+
+#[test]
+fn a_unit_is_only_for_memory() {
+    let mut core = resource("a.com/core", Gives::CorePercent, &[]);
+    core.unit = Some(MemoryUnit::Mib);
+    assert_eq!(
+        with(vec![core]).validate(),
+        Err(SettingsError::UnitWithoutMemory(name("a.com/core")))
+    );
+}
+
+#[test]
+fn resources_are_needed_and_must_be_ones_that_kubelet_takes() {
+    assert_eq!(with(Vec::new()).validate(), Err(SettingsError::NoResources));
+    for reserved in ["kubernetes.io/gpu", "x.kubernetes.io/gpu", "requests.a.com/gpu", "-a.com/gpu"] {
+        assert_eq!(
+            with(vec![resource(reserved, Gives::WholeCard, &[])]).validate(),
+            Err(SettingsError::ReservedDomain(name(reserved)))
+        );
+    }
+}
+
+#[test]
+fn keys_are_ones_that_kubernetes_takes() {
+    let long = "x".repeat(64);
+    let far = format!("{}/x", "a".repeat(254));
+    for bad in ["", "/x", "a/", "-a", "a-", "a b", "a/b/c", "A.com/x", "a..b/x", "-a/x", &long, &far] {
+        let mut settings = Settings::default();
+        settings.node_label.key = bad.to_owned();
+        let field = "nodeLabel.key";
+        let value = bad.to_owned();
+        assert_eq!(settings.validate(), Err(SettingsError::BadKey { field, value }), "{bad}");
+        let mut settings = Settings::default();
+        settings.annotations.last_action_status = bad.to_owned();
+        let field = "annotations.lastActionStatus";
+        let value = bad.to_owned();
+        assert_eq!(settings.validate(), Err(SettingsError::BadKey { field, value }), "{bad}");
+    }
+    for good in ["a", "A_b.c-9", "a.b-c.d/E_f", &"x".repeat(63), &format!("{}/x", "a".repeat(253))] {
+        let mut settings = Settings::default();
+        settings.node_label.key = good.to_owned();
+        assert_eq!(settings.validate(), Ok(()), "{good}");
+    }
+}
+
+#[test]
+fn the_label_value_is_one_that_kubernetes_takes() {
+    for (value, valid) in [("", true), ("on", true), ("1.0_x", true), ("a/b", false), ("a b", false)] {
+        let mut settings = Settings::default();
+        settings.node_label.value = value.to_owned();
+        assert_eq!(settings.validate().is_ok(), valid, "{value}");
+    }
+}
+
+#[test]
+fn two_annotations_never_share_a_key() {
+    let mut settings = Settings::default();
+    settings.annotations.allocated = settings.annotations.assigned.clone();
+    assert_eq!(
+        settings.validate(),
+        Err(SettingsError::SameKey {
+            first: "annotations.assigned",
+            second: "annotations.allocated",
+            value: "lj-runtimekit/assigned".into(),
+        })
+    );
+}
