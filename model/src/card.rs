@@ -129,4 +129,44 @@ impl Inventory {
     pub fn get(&self, id: &CardId) -> Option<&Card> {
         self.cards.iter().find(|c| c.id == *id)
     }
+
+    /// Where that card stands in [`Self::cards`].
+    pub fn position(&self, id: &CardId) -> Option<usize> {
+        self.cards.iter().position(|c| c.id == *id)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A healthy PPU card without links, `ppu-<n>`.
+    pub(crate) fn card(n: u32, gib: u64) -> Card {
+        Card {
+            id: CardId::new(&format!("ppu-{n}")).unwrap(),
+            index: n,
+            kind: CardKind::Ppu,
+            model: "PPU-144G".into(),
+            uuid: format!("PPU-{n:04}"),
+            memory: MemoryBytes::from_gib(gib),
+            health: Health::Healthy,
+            numa: None,
+            switch: None,
+            links: Vec::new(),
+            profiles: Vec::new(),
+            shareable: true,
+        }
+    }
+
+    #[test]
+    fn an_inventory_is_sorted_by_index_and_ids_are_unique() {
+        let inventory = Inventory::new(vec![card(2, 1), card(0, 1), card(1, 1)]).unwrap();
+        let ids: Vec<&str> = inventory.cards().iter().map(|c| c.id.as_str()).collect();
+        assert_eq!(ids, ["ppu-0", "ppu-1", "ppu-2"]);
+        let id = CardId::new("ppu-1").unwrap();
+        assert_eq!(inventory.position(&id), Some(1));
+        assert_eq!(inventory.get(&id).map(|c| c.index), Some(1));
+        let twice = Inventory::new(vec![card(1, 1), card(0, 1), card(1, 2)]);
+        assert_eq!(twice, Err(DuplicateCard(id)));
+    }
 }

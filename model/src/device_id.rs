@@ -1,7 +1,12 @@
 //! Device ids as kubelet sees them: `<card>.<kind>.<n>`, at most 63 characters, so that
 //! kubelet's own books say which card was given.
 
-use crate::{card::Inventory, name::CardId, settings::ResourceSetting};
+use crate::{
+    card::{Card, Inventory},
+    name::CardId,
+    quantity::CorePercent,
+    settings::{Gives, ResourceSetting},
+};
 
 /// What one device id stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,14 +48,83 @@ impl std::fmt::Display for DeviceId {
 
 impl std::str::FromStr for DeviceId {
     type Err = BadDeviceId;
+
+    /// Takes exactly what [`DeviceId`]'s `Display` writes: no signs, no leading zeros.
     fn from_str(text: &str) -> Result<Self, BadDeviceId> {
-        let _ = text;
-        todo!("helper")
+        let bad = || BadDeviceId(text.chars().take(80).collect());
+        let mut parts = text.split('.');
+        let (Some(card), Some(kind), Some(n), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(bad());
+        };
+        let kind = match kind {
+            "card" => DeviceKind::Card,
+            "core" => DeviceKind::Core,
+            "mem" => DeviceKind::Memory,
+            _ => return Err(bad()),
+        };
+        let canonical = n.bytes().all(|b| b.is_ascii_digit()) && (n == "0" || !n.starts_with('0'));
+        if !canonical {
+            return Err(bad());
+        }
+        Ok(Self {
+            card: CardId::new(card).map_err(|_| bad())?,
+            kind,
+            n: n.parse().map_err(|_| bad())?,
+        })
     }
 }
 
-/// All device ids of that resource on these cards, in the inventory's order, unhealthy cards included.
-pub fn devices(inventory: &Inventory, resource: &ResourceSetting) -> Vec<DeviceId> {
-    let _ = (inventory, resource);
-    todo!("helper")
+impl DeviceKind {
+    /// What the devices of a resource stand for.
+    pub const fn of(gives: Gives) -> Self {
+        match gives {
+            Gives::WholeCard => Self::Card,
+            Gives::CorePercent => Self::Core,
+            Gives::Memory => Self::Memory,
+        }
+    }
 }
+
+/// How many devices of that resource this card has.
+pub fn count_on(card: &Card, resource: &ResourceSetting) -> u64 {
+    if !resource.covers(card.kind) {
+        return 0;
+    }
+    match resource.gives {
+        Gives::WholeCard => 1,
+        Gives::CorePercent => CorePercent::CARD.percent().into(),
+        Gives::Memory => resource.memory_unit().count_in(card.memory),
+    }
+}
+
+/// How many devices [`devices`] gives. Ask first: a small unit on large cards, or a Runtime
+/// that says nonsense, makes more than kubelet takes in one message or than memory holds.
+pub fn count(inventory: &Inventory, resource: &ResourceSetting) -> u64 {
+    inventory.cards().iter().fold(0, |sum: u64, card| {
+        sum.saturating_add(count_on(card, resource))
+    })
+}
+
+/// All device ids of that resource on these cards, in the inventory's order, unhealthy cards
+/// included.
+pub fn devices(inventory: &Inventory, resource: &ResourceSetting) -> Vec<DeviceId> {
+    let kind = DeviceKind::of(resource.gives);
+    inventory
+        .cards()
+        .iter()
+        .flat_map(|card| {
+            let count = u32::try_from(count_on(card, resource)).unwrap_or(u32::MAX);
+            (0..count).map(|n| DeviceId {
+                card: card.id.clone(),
+                kind,
+                n,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "device_id_tests.rs"]
+mod tests;

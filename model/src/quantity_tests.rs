@@ -54,7 +54,16 @@ fn whole_numbers_in_every_notation() {
 
 #[test]
 fn fractions_are_refused() {
-    for text in ["100m", "1.5", "0.5", "1e-1", "1n", "0.1Ki", "1.0001Ki", "1e-99999999999999999999"] {
+    for text in [
+        "100m",
+        "1.5",
+        "0.5",
+        "1e-1",
+        "1n",
+        "0.1Ki",
+        "1.0001Ki",
+        "1e-99999999999999999999",
+    ] {
         assert!(not_whole(text), "{text}: {:?}", parse_count(text));
     }
 }
@@ -62,8 +71,9 @@ fn fractions_are_refused() {
 #[test]
 fn other_texts_are_refused() {
     for text in [
-        "", "+", "-", ".", "+.", "Ki", "e3", "1e", "1e+", "1e1.5", "1e3k", "1K", "1ki", "1KiB", "1kk",
-        " 1", "1 ", "1_000", "1,5", "1.1.1", "--1", "+-1", "0x10", "1i", "one", "１", "1µ", "NaN",
+        "", "+", "-", ".", "+.", "Ki", "e3", "1e", "1e+", "1e1.5", "1e3k", "1K", "1ki", "1KiB",
+        "1kk", " 1", "1 ", "1_000", "1,5", "1.1.1", "--1", "+-1", "0x10", "1i", "one", "１", "1µ",
+        "NaN",
     ] {
         assert!(not_a_quantity(text), "{text}: {:?}", parse_count(text));
     }
@@ -72,7 +82,10 @@ fn other_texts_are_refused() {
 #[test]
 fn below_zero_is_refused() {
     for text in ["-1", "-0.5", "-1k", "-99999999999999999999999", "-1e-3"] {
-        assert!(matches!(parse_count(text), Err(CountError::Negative(_))), "{text}");
+        assert!(
+            matches!(parse_count(text), Err(CountError::Negative(_))),
+            "{text}"
+        );
     }
 }
 

@@ -1,9 +1,11 @@
 //! What a pod asks for, container by container, in the order kubelet admits them.
 
+use std::collections::BTreeSet;
+
 use crate::{
     name::{ContainerName, ResourceName},
-    quantity::{CorePercent, CountError, MemoryBytes},
-    settings::Settings,
+    quantity::{CorePercent, CountError, MemoryBytes, parse_count},
+    settings::{Gives, ResourceSetting, Settings},
 };
 
 /// When a container runs.
@@ -120,7 +122,10 @@ pub enum RequestFault {
         /// What was asked.
         value: u64,
     },
-    /// Whole cards and a share, or whole cards under two names.
+    /// Another container of the pod has this name.
+    #[error("its name is there twice")]
+    Twice,
+    /// Whole cards and a share, whole cards under two names, or a share of two kinds of card.
     #[error("{first} and {second} can't be asked by one container")]
     Mixed {
         /// One.
@@ -131,13 +136,30 @@ pub enum RequestFault {
 }
 
 impl PodRequest {
-    /// Reads a pod's containers; resources that are not ours are passed over.
+    /// Reads a pod's containers; resources that are not ours are passed over, and an amount of
+    /// zero asks for nothing.
     pub fn read<'a>(
         containers: impl IntoIterator<Item = ContainerSpec<'a>>,
         settings: &Settings,
     ) -> Result<Self, RequestError> {
-        let _ = (containers.into_iter().count(), settings);
-        todo!("helper")
+        let mut names = BTreeSet::new();
+        let mut read = Vec::new();
+        for spec in containers {
+            let container = ContainerRequest::read(&spec, settings)
+                .and_then(|container| {
+                    if names.insert(container.name.clone()) {
+                        Ok(container)
+                    } else {
+                        Err(RequestFault::Twice)
+                    }
+                })
+                .map_err(|why| RequestError {
+                    container: spec.name.chars().take(80).collect(),
+                    why,
+                })?;
+            read.push(container);
+        }
+        Ok(Self { containers: read })
     }
 
     /// Whether no container asks for a card.
@@ -145,3 +167,133 @@ impl PodRequest {
         self.containers.iter().all(|c| c.ask == Ask::Nothing)
     }
 }
+
+/// One resource that a container asks, with what it is.
+#[derive(Clone, Copy)]
+struct Asked<'s> {
+    setting: &'s ResourceSetting,
+    count: u64,
+}
+
+impl Asked<'_> {
+    fn too_much(&self) -> RequestFault {
+        RequestFault::TooMuch {
+            resource: self.setting.name.clone(),
+            value: self.count,
+        }
+    }
+
+    fn cards(&self, count: u64) -> Result<u32, RequestFault> {
+        u32::try_from(count).map_err(|_| self.too_much())
+    }
+
+    fn memory(&self) -> Result<MemoryBytes, RequestFault> {
+        self.setting
+            .memory_unit()
+            .times(self.count)
+            .ok_or_else(|| self.too_much())
+    }
+}
+
+impl ContainerRequest {
+    fn read(spec: &ContainerSpec<'_>, settings: &Settings) -> Result<Self, RequestFault> {
+        let name = ContainerName::new(spec.name)?;
+        let mut asked = Vec::new();
+        for (resource, quantity) in &spec.limits {
+            let Some(setting) = settings.resource(resource) else {
+                continue;
+            };
+            let count = parse_count(quantity).map_err(|why| RequestFault::Count {
+                resource: setting.name.clone(),
+                why,
+            })?;
+            if count > 0 {
+                asked.push(Asked { setting, count });
+            }
+        }
+        asked.sort_by(|a, b| a.setting.name.cmp(&b.setting.name));
+        let ask = meaning(&asked)?;
+        let amounts = asked
+            .iter()
+            .map(|asked| Amount {
+                resource: asked.setting.name.clone(),
+                count: asked.count,
+            })
+            .collect();
+        Ok(Self {
+            name,
+            role: spec.role,
+            ask,
+            amounts,
+        })
+    }
+}
+
+/// The meaning of what one container asks, zero amounts left out.
+fn meaning(asked: &[Asked<'_>]) -> Result<Ask, RequestFault> {
+    let whole = only(asked, Gives::WholeCard)?;
+    let core = only(asked, Gives::CorePercent)?;
+    let memory = only(asked, Gives::Memory)?;
+    if let (Some(whole), Some(other)) = (whole, core.or(memory)) {
+        return Err(mixed(whole, other));
+    }
+    if let (Some(core), Some(memory)) = (core, memory)
+        && !core.setting.overlaps(memory.setting)
+    {
+        return Err(mixed(core, memory));
+    }
+    if let Some(whole) = whole {
+        return Ok(Ask::Whole {
+            count: whole.cards(whole.count)?,
+            resource: whole.setting.name.clone(),
+            memory: None,
+        });
+    }
+    let memory_asked = memory.map(|memory| memory.memory()).transpose()?;
+    let Some(core) = core else {
+        return Ok(match memory_asked {
+            None => Ask::Nothing,
+            Some(_) => Ask::Share {
+                core: None,
+                memory: memory_asked,
+            },
+        });
+    };
+    if core.count > 100 {
+        if core.count % 100 != 0 {
+            return Err(RequestFault::Core {
+                resource: core.setting.name.clone(),
+                value: core.count,
+            });
+        }
+        return Ok(Ask::Whole {
+            count: core.cards(core.count / 100)?,
+            resource: core.setting.name.clone(),
+            memory: memory_asked,
+        });
+    }
+    Ok(Ask::Share {
+        core: Some(CorePercent::new(core.cards(core.count)?)),
+        memory: memory_asked,
+    })
+}
+
+/// The one resource that gives this; two are refused.
+fn only<'s>(asked: &[Asked<'s>], gives: Gives) -> Result<Option<Asked<'s>>, RequestFault> {
+    let mut of_it = asked.iter().filter(|asked| asked.setting.gives == gives);
+    match (of_it.next(), of_it.next()) {
+        (Some(first), Some(second)) => Err(mixed(*first, *second)),
+        (first, _) => Ok(first.copied()),
+    }
+}
+
+fn mixed(first: Asked<'_>, second: Asked<'_>) -> RequestFault {
+    RequestFault::Mixed {
+        first: first.setting.name.clone(),
+        second: second.setting.name.clone(),
+    }
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

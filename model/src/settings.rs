@@ -352,7 +352,10 @@ fn is_domain(text: &str) -> bool {
 /// Kubelet takes no extended resource with `kubernetes.io/` or `requests.` in front: see
 /// `IsExtendedResourceName` of its core helpers.
 fn is_reserved(name: &ResourceName) -> bool {
-    let domain = name.as_str().split_once('/').map_or("", |(domain, _)| domain);
+    let domain = name
+        .as_str()
+        .split_once('/')
+        .map_or("", |(domain, _)| domain);
     domain.ends_with("kubernetes.io") || domain.starts_with("requests.") || !is_domain(domain)
 }
 

@@ -74,7 +74,10 @@ fn a_kind_of_card_has_one_core_name_and_one_memory_name() {
         gives: "core",
     });
     assert_eq!(core(&[], &[CardKind::Ppu]), clash);
-    assert_eq!(core(&[CardKind::Ppu, CardKind::Gpu], &[CardKind::Ppu]), clash);
+    assert_eq!(
+        core(&[CardKind::Ppu, CardKind::Gpu], &[CardKind::Ppu]),
+        clash
+    );
 }
 
 #[test]
@@ -103,7 +106,12 @@ fn a_unit_is_only_for_memory() {
 #[test]
 fn resources_are_needed_and_must_be_ones_that_kubelet_takes() {
     assert_eq!(with(Vec::new()).validate(), Err(SettingsError::NoResources));
-    for reserved in ["kubernetes.io/gpu", "x.kubernetes.io/gpu", "requests.a.com/gpu", "-a.com/gpu"] {
+    for reserved in [
+        "kubernetes.io/gpu",
+        "x.kubernetes.io/gpu",
+        "requests.a.com/gpu",
+        "-a.com/gpu",
+    ] {
         assert_eq!(
             with(vec![resource(reserved, Gives::WholeCard, &[])]).validate(),
             Err(SettingsError::ReservedDomain(name(reserved)))
@@ -115,19 +123,35 @@ fn resources_are_needed_and_must_be_ones_that_kubelet_takes() {
 fn keys_are_ones_that_kubernetes_takes() {
     let long = "x".repeat(64);
     let far = format!("{}/x", "a".repeat(254));
-    for bad in ["", "/x", "a/", "-a", "a-", "a b", "a/b/c", "A.com/x", "a..b/x", "-a/x", &long, &far] {
+    for bad in [
+        "", "/x", "a/", "-a", "a-", "a b", "a/b/c", "A.com/x", "a..b/x", "-a/x", &long, &far,
+    ] {
         let mut settings = Settings::default();
         settings.node_label.key = bad.to_owned();
         let field = "nodeLabel.key";
         let value = bad.to_owned();
-        assert_eq!(settings.validate(), Err(SettingsError::BadKey { field, value }), "{bad}");
+        assert_eq!(
+            settings.validate(),
+            Err(SettingsError::BadKey { field, value }),
+            "{bad}"
+        );
         let mut settings = Settings::default();
         settings.annotations.last_action_status = bad.to_owned();
         let field = "annotations.lastActionStatus";
         let value = bad.to_owned();
-        assert_eq!(settings.validate(), Err(SettingsError::BadKey { field, value }), "{bad}");
+        assert_eq!(
+            settings.validate(),
+            Err(SettingsError::BadKey { field, value }),
+            "{bad}"
+        );
     }
-    for good in ["a", "A_b.c-9", "a.b-c.d/E_f", &"x".repeat(63), &format!("{}/x", "a".repeat(253))] {
+    for good in [
+        "a",
+        "A_b.c-9",
+        "a.b-c.d/E_f",
+        &"x".repeat(63),
+        &format!("{}/x", "a".repeat(253)),
+    ] {
         let mut settings = Settings::default();
         settings.node_label.key = good.to_owned();
         assert_eq!(settings.validate(), Ok(()), "{good}");
@@ -136,7 +160,13 @@ fn keys_are_ones_that_kubernetes_takes() {
 
 #[test]
 fn the_label_value_is_one_that_kubernetes_takes() {
-    for (value, valid) in [("", true), ("on", true), ("1.0_x", true), ("a/b", false), ("a b", false)] {
+    for (value, valid) in [
+        ("", true),
+        ("on", true),
+        ("1.0_x", true),
+        ("a/b", false),
+        ("a b", false),
+    ] {
         let mut settings = Settings::default();
         settings.node_label.value = value.to_owned();
         assert_eq!(settings.validate().is_ok(), valid, "{value}");
