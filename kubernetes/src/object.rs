@@ -1,21 +1,33 @@
 //! Pods and nodes trimmed to what the kit reads. Unknown fields are passed over, so any
-//! Kubernetes version's objects decode, and little memory is used.
+//! Kubernetes version's objects decode, and little memory is used. `null` in place of a list, a
+//! map or an object is an empty one: Go programs write it so.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{Deserialize, Serialize};
+use k8s_openapi::{
+    ClusterResourceScope, NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+
+fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
 
 /// A pod.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Pod {
     /// Name, namespace, uid, annotations, labels, deletionTimestamp …
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub metadata: ObjectMeta,
     /// What it asks.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub spec: PodSpec,
     /// What came of it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub status: PodStatus,
 }
 
@@ -28,8 +40,10 @@ pub struct PodSpec {
     /// Which scheduler.
     pub scheduler_name: Option<String>,
     /// In order.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub init_containers: Vec<Container>,
     /// In order.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub containers: Vec<Container>,
     /// For preemption.
     pub priority: Option<i32>,
@@ -40,8 +54,10 @@ pub struct PodSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
     /// Its name.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub name: String,
     /// Limits and requests.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub resources: Resources,
     /// `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<String>,
@@ -52,8 +68,10 @@ pub struct Container {
 #[serde(default)]
 pub struct Resources {
     /// By resource name.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub limits: BTreeMap<String, Quantity>,
     /// By resource name.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub requests: BTreeMap<String, Quantity>,
 }
 
@@ -88,8 +106,10 @@ pub struct PodStatus {
     /// In words.
     pub message: Option<String>,
     /// Of its containers.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub container_statuses: Vec<ContainerStatus>,
     /// Of its init containers.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub init_container_statuses: Vec<ContainerStatus>,
     /// A pod that preemption made room for waits for this node.
     pub nominated_node_name: Option<String>,
@@ -100,8 +120,10 @@ pub struct PodStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
     /// Its name.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub name: String,
     /// `running`, `waiting` or `terminated`.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub state: BTreeMap<String, serde_json::Value>,
 }
 
@@ -109,9 +131,10 @@ pub struct ContainerStatus {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Node {
     /// Name, uid, labels, annotations …
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub metadata: ObjectMeta,
     /// What it has.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub status: NodeStatus,
 }
 
@@ -120,7 +143,110 @@ pub struct Node {
 #[serde(default)]
 pub struct NodeStatus {
     /// By resource name.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub capacity: BTreeMap<String, Quantity>,
     /// By resource name.
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub allocatable: BTreeMap<String, Quantity>,
+}
+
+impl kube::Resource for Pod {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Pod".into()
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        "pods".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl kube::Resource for Node {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Node".into()
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        "nodes".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Resource;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn null_decodes_as_empty_everywhere() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "labels": null, "annotations": null, "creationTimestamp": null,
+                         "ownerReferences": null, "managedFields": null},
+            "spec": {"containers": [{"name": "a", "resources": {"limits": null, "requests": null}},
+                                    {"name": "b", "resources": null}],
+                     "initContainers": null, "nodeName": null, "priority": null},
+            "status": {"phase": null, "containerStatuses": null,
+                       "initContainerStatuses": [{"name": "a", "state": null}]},
+        }))
+        .unwrap();
+        assert_eq!(pod.spec.containers.len(), 2);
+        assert!(pod.spec.init_containers.is_empty());
+        assert!(pod.status.container_statuses.is_empty());
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": null, "spec": null, "status": null}))
+                .unwrap();
+        assert!(pod.metadata.name.is_none());
+        let node: Node = serde_json::from_value(
+            json!({"metadata": {}, "status": {"capacity": null, "allocatable": {"a/b": 8}}}),
+        )
+        .unwrap();
+        assert!(node.status.capacity.is_empty());
+        assert_eq!(node.status.allocatable["a/b"], Quantity("8".to_owned()));
+    }
+
+    #[test]
+    fn unknown_fields_are_passed_over() {
+        let pod: Pod = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Pod", "later": {"a": [1]},
+            "metadata": {"name": "p", "later": 1},
+            "spec": {"later": true, "containers": [{"name": "a", "image": "x", "later": {}}]},
+            "status": {"later": [], "hostIP": "10.0.0.1"},
+        }))
+        .unwrap();
+        assert_eq!(pod.spec.containers[0].name, "a");
+    }
+
+    #[test]
+    fn urls_are_those_of_the_core_group() {
+        assert_eq!(Pod::url_path(&(), Some("ns")), "/api/v1/namespaces/ns/pods");
+        assert_eq!(Node::url_path(&(), None), "/api/v1/nodes");
+    }
 }
