@@ -16,12 +16,17 @@ pub mod args;
 pub mod config;
 pub mod failure;
 pub mod logging;
+mod process;
 pub mod program;
 pub mod ready;
+pub mod serve;
 pub mod tasks;
+mod timed_stream;
+mod usage;
 
 pub use args::CommonArgs;
 pub use failure::Failure;
 pub use program::{Chassis, Program, main};
 pub use ready::{Readiness, Ready};
+pub use serve::{Limits, listen, serve};
 pub use tasks::Tasks;

@@ -77,7 +77,10 @@ mod tests {
             let Err(Failure::Usage(text)) = filter(wrong) else {
                 panic!("{wrong:?} was taken");
             };
-            assert!(text.starts_with(&format!("--log-level {wrong:?}: ")), "{text}");
+            assert!(
+                text.starts_with(&format!("--log-level {wrong:?}: ")),
+                "{text}"
+            );
         }
     }
 }

@@ -1,10 +1,25 @@
 //! From arguments to exit code.
 
-use std::{future::Future, process::ExitCode};
+use std::{future::Future, io::Write, panic, process::ExitCode, time::Duration};
 
 use model::settings::Settings;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    time::timeout,
+};
 
-use crate::{CommonArgs, Failure, Readiness, Tasks};
+use crate::{
+    CommonArgs, Failure, Limits, Readiness, Tasks, admin,
+    args::AdminListen,
+    config,
+    failure::one_line,
+    logging, tasks,
+    usage::{self, Unparsed},
+};
+
+/// How long a program may take to end after the first signal. Kubernetes kills after 30 s.
+const GRACE: Duration = Duration::from_secs(25);
 
 /// Which program this is.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +47,7 @@ impl Program {
 }
 
 /// What a program runs on. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Chassis {
     /// The configuration file's content, or its defaults.
     pub settings: Settings,
@@ -49,13 +64,198 @@ pub struct Chassis {
 /// which drain (a second signal, or 25 s, ends at once).
 ///
 /// `run` returning `Ok` does not end the program while critical tasks run; with none it ends with 0.
-/// Exit codes: 0, 64 for usage and configuration, 1 for the rest.
+/// Exit codes: 0 (also after a signal, when everything ended in time), 64 for usage and
+/// configuration, 1 for the rest (a second signal and the end of the 25 s included).
 pub fn main<A, F, Fut>(program: Program, run: F) -> ExitCode
 where
     A: clap::Parser + AsRef<CommonArgs>,
     F: FnOnce(A, Chassis) -> Fut,
     Fut: Future<Output = Result<(), Failure>>,
 {
-    let _ = (program, run, A::command());
-    todo!("helper")
+    let args: A = match usage::parse(program.name, std::env::args_os().collect()) {
+        Ok(args) => args,
+        Err(Unparsed::Print(text)) => {
+            // Whoever closed standard output does not want it.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(Unparsed::Wrong(failure)) => return report(program, &failure),
+    };
+    match start(program, args, run) {
+        Ok(()) => {
+            tracing::info!(program = program.name, "ended");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => report(program, &failure),
+    }
 }
+
+/// Says on one line why the program ends. Usage errors may come before logging has started, and
+/// are for the person who typed: they are plain text always.
+#[allow(clippy::print_stderr)] // the only place where a program speaks without its log
+fn report(program: Program, failure: &Failure) -> ExitCode {
+    let text = one_line(&failure.to_string());
+    match failure {
+        Failure::Fatal(_) if tracing::event_enabled!(tracing::Level::ERROR) => {
+            tracing::error!(program = program.name, "{text}");
+        }
+        _ => eprintln!("{}: {text}", program.name),
+    }
+    failure.exit_code()
+}
+
+fn start<A, F, Fut>(program: Program, args: A, run: F) -> Result<(), Failure>
+where
+    A: AsRef<CommonArgs>,
+    F: FnOnce(A, Chassis) -> Fut,
+    Fut: Future<Output = Result<(), Failure>>,
+{
+    let common = args.as_ref().clone();
+    let filter = logging::filter(&common.log_level)?;
+    let settings = settings(&common)?;
+    logging::start(filter, common.log_format);
+    log_panics();
+
+    let mut builder = if program.workers > 1 {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(program.workers);
+        builder
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = builder.enable_all().build().map_err(Failure::fatal)?;
+    let result = runtime.block_on(async {
+        let signals = signals()?;
+        let chassis = Chassis {
+            settings,
+            ..Chassis::default()
+        };
+        admin::register_process(&chassis.metrics, program.name)?;
+        serve_admin(common.admin_listen, &chassis)?;
+        tracing::info!(
+            program = program.name,
+            version = env!("CARGO_PKG_VERSION"),
+            "started"
+        );
+        let tasks = chassis.tasks.clone();
+        supervise(run(args, chassis), &tasks, signals).await
+    });
+    // A blocking call that hangs must not hold the end up.
+    runtime.shutdown_background();
+    result
+}
+
+fn settings(common: &CommonArgs) -> Result<Settings, Failure> {
+    let Some(file) = &common.config else {
+        return Ok(Settings::default());
+    };
+    let settings: Settings = config::load(file)?;
+    settings
+        .validate()
+        .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+    Ok(settings)
+}
+
+fn serve_admin(listen: AdminListen, chassis: &Chassis) -> Result<(), Failure> {
+    let AdminListen::At(address) = listen else {
+        return Ok(());
+    };
+    let listener = crate::listen(address)?;
+    let address = listener.local_addr().map_err(Failure::fatal)?;
+    tracing::info!(%address, "admin server listens");
+    let router = admin::router(chassis.readiness.clone(), chassis.metrics.clone());
+    let serving = crate::serve(listener, router, chassis.tasks.clone(), Limits::default());
+    chassis.tasks.background("admin", serving);
+    Ok(())
+}
+
+/// The names of the SIGTERM and SIGINT signals as they come.
+fn signals() -> Result<mpsc::Receiver<&'static str>, Failure> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::fatal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::fatal)?;
+    // The first starts the end, the second ends: no third one matters.
+    let (sender, receiver) = mpsc::channel(2);
+    tokio::spawn(async move {
+        loop {
+            let name = tokio::select! {
+                Some(()) = terminate.recv() => "SIGTERM",
+                Some(()) = interrupt.recv() => "SIGINT",
+                else => return,
+            };
+            if sender.send(name).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+/// Where panics abort (release builds), the log line of this hook is all that remains of them.
+fn log_panics() {
+    panic::set_hook(Box::new(|info| {
+        let task = tasks::current().unwrap_or("none");
+        let text = one_line(info.payload_as_str().unwrap_or("no message"));
+        let place = info.location().map(ToString::to_string);
+        tracing::error!(task, place = place.as_deref(), "panic: {text}");
+    }));
+}
+
+/// Runs until the program is to end, then ends it: see [`main`].
+async fn supervise<Fut>(
+    run: Fut,
+    tasks: &Tasks,
+    mut signals: mpsc::Receiver<&'static str>,
+) -> Result<(), Failure>
+where
+    Fut: Future<Output = Result<(), Failure>>,
+{
+    let mut run = std::pin::pin!(run);
+    let mut running = true;
+    let mut outcome = loop {
+        tokio::select! {
+            biased;
+            failure = tasks.failure() => break Err(failure),
+            result = run.as_mut(), if running => {
+                running = false;
+                if result.is_err() {
+                    break result;
+                }
+            }
+            () = tasks.no_critical(), if !running => break Ok(()),
+            Some(signal) = signals.recv() => {
+                tracing::info!(signal, "ending; a second signal ends at once");
+                break Ok(());
+            }
+        }
+    };
+    tasks.start_shutdown();
+    let drain = async {
+        let result = if running { run.await } else { Ok(()) };
+        tasks.all_ended().await;
+        result
+    };
+    let drained = tokio::select! {
+        biased;
+        drained = timeout(GRACE, drain) => drained
+            .unwrap_or_else(|_| Err(forced(tasks, &format!("not ended {GRACE:?} after being told to")))),
+        Some(signal) = signals.recv() => Err(forced(tasks, &format!("ended at once by {signal}"))),
+    };
+    for later in [tasks.take_failure().map(Err), Some(drained)] {
+        outcome = outcome.and(later.unwrap_or(Ok(())));
+    }
+    outcome
+}
+
+fn forced(tasks: &Tasks, why: &str) -> Failure {
+    let running = tasks.running();
+    let running = if running.is_empty() {
+        "run".to_owned()
+    } else {
+        running.join(", ")
+    };
+    Failure::fatal(format!("{why}; still at work: {running}"))
+}
+
+#[cfg(test)]
+#[path = "program_tests.rs"]
+mod tests;

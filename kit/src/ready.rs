@@ -146,7 +146,11 @@ mod tests {
         let readiness = Readiness::default();
         let _b = readiness.condition("b", "2");
         let _a = readiness.condition("a", "1");
-        let names: Vec<_> = readiness.unmet().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> = readiness
+            .unmet()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
         assert_eq!(names, ["a", "b"]);
     }
 }

@@ -36,7 +36,17 @@ struct Inner {
 #[derive(Debug, Clone, Copy)]
 struct Running {
     name: &'static str,
-    critical: bool,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The program is to run as long as it does, and can't without it.
+    Critical,
+    /// The program can't run without it.
+    Background,
+    /// Its end is no matter.
+    Detached,
 }
 
 tokio::task_local! {
@@ -68,7 +78,7 @@ impl Tasks {
     where
         F: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        self.supervise(name, true, task);
+        self.supervise(name, Kind::Critical, task);
     }
 
     /// Runs `task` until it ends; its end is no matter, but shutdown waits for it.
@@ -76,10 +86,18 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.supervise(name, false, async {
+        self.supervise(name, Kind::Detached, async {
             task.await;
             Ok(())
         });
+    }
+
+    /// Like critical, yet does not keep the program alive by itself: for what serves alongside.
+    pub(crate) fn background<F>(&self, name: &'static str, task: F)
+    where
+        F: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.supervise(name, Kind::Background, task);
     }
 
     /// Resolves when the program is to end. Every long-running task selects on it.
@@ -118,8 +136,13 @@ impl Tasks {
 
     /// Resolves once no critical task runs.
     pub(crate) async fn no_critical(&self) {
-        self.until(|inner| inner.running.values().all(|task| !task.critical))
-            .await;
+        self.until(|inner| {
+            inner
+                .running
+                .values()
+                .all(|task| task.kind != Kind::Critical)
+        })
+        .await;
     }
 
     /// Resolves once no task runs at all.
@@ -143,14 +166,15 @@ impl Tasks {
         }
     }
 
-    fn supervise<F>(&self, name: &'static str, critical: bool, task: F)
+    fn supervise<F>(&self, name: &'static str, kind: Kind, task: F)
     where
         F: Future<Output = Result<(), Failure>> + Send + 'static,
     {
+        let critical = kind != Kind::Detached;
         let number = self.book.change(|inner| {
             let number = inner.next;
             inner.next += 1;
-            inner.running.insert(number, Running { name, critical });
+            inner.running.insert(number, Running { name, kind });
             number
         });
         let handle = tokio::spawn(NAME.scope(name, task));
@@ -192,7 +216,8 @@ impl Book {
 
     fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         let result = change(&mut self.lock());
-        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+        self.changes
+            .send_modify(|count| *count = count.wrapping_add(1));
         result
     }
 }
