@@ -97,6 +97,8 @@ pub struct Card {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inventory {
     cards: Vec<Card>,
+    /// The link between each two cards, row by row; empty where there are none.
+    links: Box<[u32]>,
 }
 
 /// Two cards with the same id.
@@ -117,12 +119,22 @@ impl Inventory {
         {
             return Err(DuplicateCard((*twice).clone()));
         }
-        Ok(Self { cards })
+        let links = link_matrix(&cards);
+        Ok(Self { cards, links })
     }
 
     /// All cards.
     pub fn cards(&self) -> &[Card] {
         &self.cards
+    }
+
+    /// Bandwidth in MiB/s between the cards at these two positions; 0 where no link is known.
+    pub fn link(&self, a: usize, b: usize) -> u32 {
+        let count = self.cards.len();
+        if b >= count {
+            return 0;
+        }
+        self.links.get(a * count + b).copied().unwrap_or(0)
     }
 
     /// The card of that id.
@@ -134,6 +146,34 @@ impl Inventory {
     pub fn position(&self, id: &CardId) -> Option<usize> {
         self.cards.iter().position(|c| c.id == *id)
     }
+}
+
+/// Kept because placement asks for thousands of pairs a pod. Links to cards that are not there
+/// are passed over; a link that only one end tells of counts for both.
+fn link_matrix(cards: &[Card]) -> Box<[u32]> {
+    /// No node has more cards; a longer list is somebody's mistake, not worth a matrix.
+    const MOST_CARDS: usize = 64;
+    let count = cards.len();
+    if count > MOST_CARDS || cards.iter().all(|card| card.links.is_empty()) {
+        return Box::default();
+    }
+    let mut links = vec![0_u32; count * count];
+    for (a, card) in cards.iter().enumerate() {
+        for link in &card.links {
+            let Some(b) = cards.iter().position(|peer| peer.id == link.peer) else {
+                continue;
+            };
+            let mib = u32::try_from(link.bandwidth >> 20).map_or(u32::MAX, |mib| mib.max(1));
+            for at in [a * count + b, b * count + a] {
+                if let Some(slot) = links.get_mut(at)
+                    && a != b
+                {
+                    *slot = mib.max(*slot);
+                }
+            }
+        }
+    }
+    links.into()
 }
 
 #[cfg(test)]

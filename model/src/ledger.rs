@@ -2,11 +2,20 @@
 //!
 //! Invariants, whatever calls are made in whatever order: no card's core or memory is promised
 //! beyond its size; no card is in two modes; what was put in comes out exactly.
+//!
+//! What a pod holds is its peak (see [`crate::phase`]): kubelet keeps every device of a pod for
+//! it until it ends, those of its init containers included.
+//!
+//! The sums of a card are never added to or taken from: they are made anew from the pods'
+//! holds when one of them changes. A node has few pods, and a sum made anew can't drift.
+
+use std::sync::Arc;
 
 use crate::{
-    card::{Card, Inventory},
-    name::{CardId, PodUid},
+    card::{Card, CardKind, Inventory},
+    name::{CardId, PodUid, ProfileName},
     quantity::{CorePercent, MemoryBytes},
+    tally::Tally,
 };
 
 pub use crate::hold::{CardHold, Hold};
@@ -35,7 +44,7 @@ pub enum Conflict {
     Mode {
         /// Which card.
         card: CardId,
-        /// `given whole`, `shared`, `partitioned`.
+        /// `given whole`, `shared`, `partitioned`, `not shareable`, `promised beyond its size`.
         mode: &'static str,
     },
     /// Not enough core left.
@@ -58,15 +67,97 @@ pub enum Conflict {
         /// What was asked.
         asked: MemoryBytes,
     },
+    /// Not enough partitions left, or no such profile on the card.
+    #[error("card {card} has room for {free} of the {asked} partitions {profile} asked")]
+    Partition {
+        /// Which card.
+        card: CardId,
+        /// Which cut.
+        profile: ProfileName,
+        /// How many more of it fit.
+        free: u32,
+        /// What was asked.
+        asked: u32,
+    },
+    /// Nothing more is given out on a card that can't be used; what runs there stays.
+    #[error("card {0} is unhealthy")]
+    Unhealthy(CardId),
     /// The hold itself mixes modes on one card.
     #[error("one pod can't hold card {0} in two modes")]
     Mixed(CardId),
 }
 
+/// What placement asks of a card, kept ready: a scheduler looks at many thousands of cards for
+/// each pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Not promised.
+    pub(crate) memory: MemoryBytes,
+    /// All of the card's.
+    pub(crate) size: MemoryBytes,
+    /// How many pods hold some of it.
+    pub(crate) pods: u32,
+    /// How much of the card is promised, of 1000: the larger of core and memory; all of it
+    /// where it is given whole, cut up or gives nothing out.
+    pub(crate) used: u16,
+    /// Not promised.
+    pub(crate) core: u8,
+    pub(crate) kind: CardKind,
+    pub(crate) mode: CardMode,
+    pub(crate) healthy: bool,
+    /// Healthy, and not promised beyond its size.
+    pub(crate) open: bool,
+    pub(crate) shareable: bool,
+}
+
+impl Room {
+    fn of(card: &Card, tally: &Tally<'_>) -> Self {
+        let (core, memory) = (tally.free_core(card), tally.free_memory(card));
+        let mode = tally.mode();
+        let healthy = card.health.is_healthy();
+        let open = healthy && !tally.is_beyond(card);
+        let used = match mode {
+            _ if !open => 1000,
+            CardMode::Free => 0,
+            CardMode::Whole | CardMode::Partitioned => 1000,
+            CardMode::Shared => used(core.percent(), memory, card.memory),
+        };
+        Self {
+            memory,
+            size: card.memory,
+            pods: tally.pods(),
+            used,
+            core: u8::try_from(core.percent()).unwrap_or(u8::MAX),
+            kind: card.kind,
+            mode,
+            healthy,
+            open,
+            shareable: card.shareable,
+        }
+    }
+}
+
+/// How much of a shared card is promised, of 1000, when this much is left.
+pub(crate) fn used(free_core: u32, free: MemoryBytes, size: MemoryBytes) -> u16 {
+    let core = 1000 - free_core.min(100) * 10;
+    let promised = size.saturating_sub(free).bytes();
+    let memory = match promised.checked_mul(1000) {
+        Some(thousandfold) => thousandfold / size.bytes().max(1),
+        None => promised / (size.bytes() / 1000).max(1),
+    };
+    u16::try_from(u64::from(core).max(memory)).map_or(1000, |used| used.min(1000))
+}
+
 /// The book of one node.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    _fields_are_the_helpers_to_choose: (),
+    inventory: Arc<Inventory>,
+    /// One a card, in the inventory's order.
+    rooms: Box<[Room]>,
+    /// Sum of the rooms' use, of 1000 a card.
+    used: u64,
+    /// Sorted by uid.
+    pods: Vec<(PodUid, Hold)>,
 }
 
 /// One card with what is left of it.
@@ -85,61 +176,168 @@ pub struct CardState<'a> {
 }
 
 impl Ledger {
-    /// An empty book over these cards.
-    pub fn new(inventory: Inventory) -> Self {
-        let _ = inventory;
-        todo!("helper")
+    /// An empty book over these cards. Nodes with the same cards can share one inventory.
+    pub fn new(inventory: impl Into<Arc<Inventory>>) -> Self {
+        let mut ledger = Self::default();
+        ledger.set_inventory(inventory);
+        ledger
     }
 
     /// The cards.
     pub fn inventory(&self) -> &Inventory {
-        todo!("helper")
+        &self.inventory
     }
 
     /// The cards are now these: holds stay, also on a card that is gone (its pod still runs).
-    pub fn set_inventory(&mut self, inventory: Inventory) {
-        let _ = inventory;
-        todo!("helper")
+    pub fn set_inventory(&mut self, inventory: impl Into<Arc<Inventory>>) {
+        self.inventory = inventory.into();
+        self.rooms = self
+            .inventory
+            .cards()
+            .iter()
+            .map(|card| Room::of(card, &self.tally(&card.id, None)))
+            .collect();
+        self.sum_up();
     }
 
     /// Each card with what is left of it, in the inventory's order.
     pub fn cards(&self) -> impl Iterator<Item = CardState<'_>> {
-        std::iter::empty()
+        self.inventory
+            .cards()
+            .iter()
+            .zip(&self.rooms)
+            .map(|(card, room)| CardState {
+                card,
+                mode: room.mode,
+                free_core: CorePercent::new(room.core.into()),
+                free_memory: room.memory,
+                pods: usize::try_from(room.pods).unwrap_or(usize::MAX),
+            })
     }
 
     /// Whether `pod` could hold this instead of what it holds now.
     pub fn check(&self, pod: &PodUid, hold: &Hold) -> Result<(), Conflict> {
-        let _ = (pod, hold);
-        todo!("helper")
+        let before = self.of(pod);
+        for (id, asked) in hold.iter() {
+            let card = self
+                .inventory
+                .get(id)
+                .ok_or_else(|| Conflict::NoCard(id.clone()))?;
+            let before = before.and_then(|before| before.get(id));
+            if asked.is_mixed() {
+                return Err(Conflict::Mixed(id.clone()));
+            }
+            if before.is_none() && !card.health.is_healthy() {
+                return Err(Conflict::Unhealthy(id.clone()));
+            }
+            if asked.shares() && !card.shareable && !before.is_some_and(CardHold::shares) {
+                return Err(Conflict::Mode {
+                    card: id.clone(),
+                    mode: "not shareable",
+                });
+            }
+            self.tally(id, Some(pod)).check(card, asked)?;
+        }
+        Ok(())
     }
 
     /// Enters what `pod` holds, in place of what it held before. On a conflict nothing changes.
     pub fn hold(&mut self, pod: &PodUid, hold: Hold) -> Result<(), Conflict> {
-        let _ = (pod, hold);
-        todo!("helper")
+        self.check(pod, &hold)?;
+        self.enter(pod, hold);
+        Ok(())
     }
 
     /// Enters what is already so (a running pod), even where it goes beyond a card: the truth is
     /// not refused. Says the first conflict it makes. Such a card gives nothing more out.
     pub fn hold_truth(&mut self, pod: &PodUid, hold: Hold) -> Option<Conflict> {
-        let _ = (pod, hold);
-        todo!("helper")
+        let conflict = self.check(pod, &hold).err();
+        self.enter(pod, hold);
+        conflict
     }
 
     /// The pod has ended. What it held, if it held anything.
     pub fn remove(&mut self, pod: &PodUid) -> Option<Hold> {
-        let _ = pod;
-        todo!("helper")
+        let at = self.find(pod).ok()?;
+        let (_, hold) = self.pods.remove(at);
+        for card in hold.cards() {
+            self.refresh(card);
+        }
+        self.sum_up();
+        Some(hold)
     }
 
     /// What that pod holds.
     pub fn of(&self, pod: &PodUid) -> Option<&Hold> {
-        let _ = pod;
-        todo!("helper")
+        let at = self.find(pod).ok()?;
+        self.pods.get(at).map(|(_, hold)| hold)
     }
 
-    /// All pods with what they hold.
+    /// All pods with what they hold, sorted by uid.
     pub fn pods(&self) -> impl Iterator<Item = (&PodUid, &Hold)> {
-        std::iter::empty()
+        self.pods.iter().map(|(pod, hold)| (pod, hold))
+    }
+
+    pub(crate) fn rooms(&self) -> &[Room] {
+        &self.rooms
+    }
+
+    /// Sum of all cards' use, of 1000 a card.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    fn enter(&mut self, pod: &PodUid, hold: Hold) {
+        let before = self.remove(pod);
+        debug_assert!(before.is_none() || self.of(pod).is_none());
+        if hold.is_empty() {
+            return;
+        }
+        let cards: Vec<CardId> = hold.cards().cloned().collect();
+        if let Err(at) = self.find(pod) {
+            self.pods.insert(at, (pod.clone(), hold));
+        }
+        for card in &cards {
+            self.refresh(card);
+        }
+        self.sum_up();
+    }
+
+    fn find(&self, pod: &PodUid) -> Result<usize, usize> {
+        self.pods.binary_search_by(|(known, _)| known.cmp(pod))
+    }
+
+    /// What all pods but `except` hold on that card.
+    fn tally(&self, card: &CardId, except: Option<&PodUid>) -> Tally<'_> {
+        let mut tally = Tally::default();
+        for (pod, hold) in &self.pods {
+            if Some(pod) != except
+                && let Some(hold) = hold.get(card)
+            {
+                tally.add(hold);
+            }
+        }
+        tally
+    }
+
+    fn refresh(&mut self, id: &CardId) {
+        let Some(at) = self.inventory.position(id) else {
+            return;
+        };
+        let Some(card) = self.inventory.cards().get(at) else {
+            return;
+        };
+        let room = Room::of(card, &self.tally(id, None));
+        if let Some(slot) = self.rooms.get_mut(at) {
+            *slot = room;
+        }
+    }
+
+    fn sum_up(&mut self) {
+        self.used = self.rooms.iter().map(|room| u64::from(room.used)).sum();
     }
 }
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;

@@ -23,3 +23,4 @@ pub mod plan;
 pub mod quantity;
 pub mod request;
 pub mod settings;
+mod tally;

@@ -133,7 +133,9 @@ fn a_percentage_of_memory_is_rounded_down_to_a_unit() {
     let one = card.percent_of(CorePercent::new(1), MemoryUnit::Gib);
     assert_eq!(one, MemoryBytes::from_gib(1));
     let most = MemoryBytes::new(u64::MAX).percent_of(CorePercent::new(u32::MAX), MemoryUnit::Mib);
-    assert_eq!(most, MemoryBytes::new(u64::MAX));
+    assert_eq!(most, MemoryBytes::new(u64::MAX - ((1 << 20) - 1)));
+    let all = MemoryBytes::new(u64::MAX).percent_of(CorePercent::CARD, MemoryUnit::Gib);
+    assert_eq!(all, MemoryBytes::new(u64::MAX - ((1 << 30) - 1)));
 }
 
 #[test]

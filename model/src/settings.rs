@@ -1,5 +1,5 @@
 //! The names that an administrator can change, all in one file read by every program
-//! (ConfigMap `lj-runtimekit-config`). What is left out has the default shown here.
+//! (the `ConfigMap` called `lj-runtimekit-config`). What is left out has the default shown here.
 
 use serde::{Deserialize, Serialize};
 
