@@ -1,270 +1,87 @@
 //! One client for both sockets: connects when first used, reconnects by itself.
+//!
+//! Nothing here decides when to try a call again, except at once after a stale connection; only
+//! the two streams reconnect for ever.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
+mod allocation;
+mod connection;
+mod error;
+mod feed;
+mod metric;
+mod node;
+mod watch;
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::Stream;
+use tonic::transport::Channel;
+
+use self::connection::{Connection, MOST_MESSAGE_BYTES};
+pub use self::{
+    allocation::{Allocation, Consumer, ContainerEdits, DeviceNode, Mount},
+    connection::{Sockets, Timing},
+    error::Error,
+    metric::{
+        CardSample, ContainerSample, Metric, MetricConfig, MetricEvent, MetricType, Snapshot,
+    },
+    node::{CardEvent, Cards, OperationStatus, Phase, Supported},
 };
-
-use model::{
-    card::Inventory,
-    name::{ContainerName, PodRef, PodUid},
-    plan::Grant,
+use crate::{
+    convert,
+    wire::{
+        self, config_daemon_client::ConfigDaemonClient, device_manager_client::DeviceManagerClient,
+    },
 };
-
-/// Where the Runtime listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sockets {
-    /// `dp2mgr.sock`.
-    pub device_manager: PathBuf,
-    /// `config-daemon.sock`.
-    pub config_daemon: PathBuf,
-}
-
-impl Sockets {
-    /// Where vendors put it.
-    pub const DEFAULT_FOLDER: &'static str = "/run/amp/eKitC/xdm/sockets";
-
-    /// Both in that folder.
-    pub fn in_folder(folder: &Path) -> Self {
-        Self {
-            device_manager: folder.join("dp2mgr.sock"),
-            config_daemon: folder.join("config-daemon.sock"),
-        }
-    }
-}
-
-/// Why a call failed.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum Error {
-    /// No Runtime listens there, or it went away.
-    #[error("no Runtime at {socket}: {why}")]
-    Unavailable {
-        /// Path of the socket.
-        socket: String,
-        /// From the transport.
-        why: String,
-    },
-    /// It does not have this call: an older interface version.
-    #[error("the Runtime has no {0}: it is older than this program")]
-    Unimplemented(&'static str),
-    /// It took longer than the caller allowed.
-    #[error("the Runtime did not answer {call} within {within:?}")]
-    Deadline {
-        /// Which call.
-        call: &'static str,
-        /// How long was waited.
-        within: Duration,
-    },
-    /// It said no.
-    #[error("the Runtime refused {call}: {message}")]
-    Refused {
-        /// Which call.
-        call: &'static str,
-        /// Its words, cut to 300 characters.
-        message: String,
-    },
-    /// What it said makes no sense.
-    #[error("the Runtime's answer to {call} can't be used: {why}")]
-    BadAnswer {
-        /// Which call.
-        call: &'static str,
-        /// Which field of which object, and why.
-        why: String,
-    },
-}
-
-/// Who an allocation is for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Consumer {
-    /// The pod.
-    pub pod: PodRef,
-    /// Its uid.
-    pub uid: PodUid,
-    /// Which of its containers.
-    pub container: ContainerName,
-}
-
-/// One allocation as asked, and as the Runtime's own book shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allocation {
-    /// Unique per container: `<pod uid>/<container>`.
-    pub id: String,
-    /// Who has it.
-    pub consumer: Consumer,
-    /// What.
-    pub grants: Vec<Grant>,
-}
-
-/// What a container gets for its grants.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ContainerEdits {
-    /// Environment, sorted by name.
-    pub environment: Vec<(String, String)>,
-    /// Mounts.
-    pub mounts: Vec<Mount>,
-    /// Device nodes.
-    pub device_nodes: Vec<DeviceNode>,
-    /// For the OCI runtime: `xdm.amp.com.<name>`, sorted.
-    pub annotations: Vec<(String, String)>,
-    /// Fully qualified CDI names.
-    pub cdi_names: Vec<String>,
-}
-
-/// A bind mount.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
-    /// Absolute path in the container.
-    pub container_path: String,
-    /// Absolute path on the host.
-    pub host_path: String,
-    /// Whether it is read-only.
-    pub read_only: bool,
-}
-
-/// A device node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceNode {
-    /// Absolute path in the container.
-    pub container_path: String,
-    /// Absolute path on the host.
-    pub host_path: String,
-    /// Any of `r`, `w`, `m`.
-    pub permissions: String,
-}
-
-/// The cards at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cards {
-    /// Grows with every change; starts again when the Runtime restarts.
-    pub generation: u64,
-    /// The usable cards of the message.
-    pub inventory: Inventory,
-    /// What of the message could not be used, one line each; such cards are not in `inventory`.
-    pub malformed: Vec<String>,
-}
-
-/// What a metric's values are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MetricType {
-    /// Goes up and down.
-    Gauge,
-    /// Only grows.
-    Counter,
-}
-
-/// One metric that the Runtime measures.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Metric {
-    /// A valid Prometheus name.
-    pub name: String,
-    /// One line.
-    pub help: String,
-    /// Gauge or counter.
-    pub kind: MetricType,
-}
-
-/// Which metrics the Runtime measures. Invalid and repeated descriptors keep their position (so
-/// that values stay aligned) as `None`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MetricConfig {
-    /// Samples carry the version that they follow.
-    pub version: u64,
-    /// One value a card.
-    pub card: Vec<Option<Metric>>,
-    /// One value a container and card.
-    pub container: Vec<Option<Metric>>,
-    /// How often the Runtime reads the hardware.
-    pub collection_interval: Duration,
-    /// What could not be used, one line each.
-    pub malformed: Vec<String>,
-}
-
-/// Values of one card.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CardSample {
-    /// Which card.
-    pub card: model::name::CardId,
-    /// In the order of the configuration; NaN where not measured.
-    pub values: Vec<f64>,
-}
-
-/// Values of one container on one card.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ContainerSample {
-    /// Which card.
-    pub card: model::name::CardId,
-    /// Whose.
-    pub consumer: Consumer,
-    /// In the order of the configuration; NaN where not measured.
-    pub values: Vec<f64>,
-}
-
-/// One collection.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Snapshot {
-    /// Which configuration the values follow.
-    pub config_version: u64,
-    /// Unix time of the collection, in milliseconds.
-    pub timestamp_milliseconds: u64,
-    /// One a card.
-    pub cards: Vec<CardSample>,
-    /// One a container and card.
-    pub containers: Vec<ContainerSample>,
-    /// What could not be used, one line each.
-    pub malformed: Vec<String>,
-}
-
-/// Where the node's feature stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Off.
-    Disabled,
-    /// Being switched on.
-    Enabling,
-    /// On.
-    Enabled,
-    /// Being switched off.
-    Disabling,
-    /// The last switch failed.
-    Failed,
-    /// A phase that this version does not know.
-    Unknown(i32),
-}
-
-/// The state of a switch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OperationStatus {
-    /// Where it stands.
-    pub phase: Phase,
-    /// For a person.
-    pub message: String,
-    /// 0 to 100.
-    pub progress_percent: u32,
-}
 
 /// A handle on the Runtime of this node. Cheap to clone; all clones share one connection a socket.
+///
+/// Each call ends within 10 s, or within what the caller says, with an answer or an [`Error`];
+/// where no Runtime listens it fails at once. All calls are idempotent: after a failure the
+/// caller may make the same call again.
 #[derive(Debug, Clone)]
-pub struct Client {}
+pub struct Client {
+    device_manager: Arc<Connection>,
+    config_daemon: Arc<Connection>,
+    timing: Timing,
+}
 
 impl Client {
     /// Connects when first used.
     pub fn new(sockets: Sockets) -> Self {
-        let _ = sockets;
-        todo!("helper")
+        Self::with_timing(sockets, Timing::standard())
+    }
+
+    /// With other waiting times, for tests.
+    #[doc(hidden)]
+    pub fn with_timing(sockets: Sockets, timing: Timing) -> Self {
+        let connection = |socket| Arc::new(Connection::new(socket, timing.clone()));
+        Self {
+            device_manager: connection(sockets.device_manager),
+            config_daemon: connection(sockets.config_daemon),
+            timing,
+        }
     }
 
     /// The Runtime's kinds and versions.
     pub async fn supported(&self) -> Result<Supported, Error> {
-        todo!("helper")
+        let call = "ListSupportedXPUType";
+        let answer = self
+            .device_manager
+            .call(call, self.timing.call, |channel| async {
+                device_manager(channel)
+                    .list_supported_xpu_type(wire::ListSupportedXpuTypeRequest {})
+                    .await
+            })
+            .await?;
+        convert::supported(&answer).map_err(|why| Error::BadAnswer { call, why })
     }
 
     /// The card lists: the first at once, then each change. On any break of the connection it
     /// says so, then reconnects with backoff (1 s, times 2, at most 30 s, jitter, reset after
     /// 60 s of health) for ever. Never ends; dropped, it stops.
-    pub fn watch_cards(
-        &self,
-    ) -> impl futures_util::Stream<Item = CardEvent> + Send + Unpin + use<> {
-        futures_util::stream::empty()
+    pub fn watch_cards(&self) -> impl Stream<Item = CardEvent> + Send + Unpin + use<> {
+        let feed = feed::CardFeed::new(self.device_manager.clone(), self.timing.first_message);
+        watch::watch(feed, self.timing.clone())
     }
 
     /// Grants cards to one container; idempotent.
@@ -273,95 +90,140 @@ impl Client {
         allocation: &Allocation,
         within: Duration,
     ) -> Result<ContainerEdits, Error> {
-        let _ = (allocation, within);
-        todo!("helper")
+        let call = "Allocate";
+        let request = convert::allocate_request(allocation)
+            .map_err(|message| Error::Refused { call, message })?;
+        let answer = self
+            .device_manager
+            .call(call, within, |channel| {
+                let request = request.clone();
+                async move { device_manager(channel).allocate(request).await }
+            })
+            .await?;
+        convert::container_edits(answer).map_err(|why| Error::BadAnswer { call, why })
     }
 
     /// Ends allocations; idempotent. Those that existed.
     pub async fn release(&self, ids: &[String]) -> Result<Vec<String>, Error> {
-        let _ = ids;
-        todo!("helper")
+        let answer = self
+            .device_manager
+            .call("Release", self.timing.call, |channel| {
+                let request = wire::ReleaseRequest {
+                    allocation_ids: ids.to_vec(),
+                };
+                async move { device_manager(channel).release(request).await }
+            })
+            .await?;
+        let mut released = answer.released;
+        released.retain(|id| ids.contains(id));
+        Ok(released)
     }
 
-    /// The cards and the Runtime's own book.
+    /// The cards and the Runtime's own book. Allocations that make no sense are left out, and
+    /// named in [`Cards::malformed`].
     pub async fn book(&self) -> Result<(Cards, Vec<Allocation>), Error> {
-        todo!("helper")
+        let answer = self
+            .device_manager
+            .call("ListGpuInfo", self.timing.call, |channel| async {
+                device_manager(channel)
+                    .list_gpu_info(wire::ListGpuInfoRequest {})
+                    .await
+            })
+            .await?;
+        Ok(convert::book(answer))
     }
 
     /// Which metrics it measures.
     pub async fn metric_config(&self) -> Result<MetricConfig, Error> {
-        todo!("helper")
+        metric_config(&self.device_manager, self.timing.call).await
     }
 
     /// One collection.
     pub async fn metrics(&self) -> Result<Snapshot, Error> {
-        todo!("helper")
+        let answer = self
+            .device_manager
+            .call("ExporterGetDataList", self.timing.call, |channel| async {
+                device_manager(channel)
+                    .exporter_get_data_list(wire::ExporterGetDataListRequest {})
+                    .await
+            })
+            .await?;
+        Ok(convert::snapshot(answer))
     }
 
-    /// Collections at an interval; reconnects like [`Client::watch_cards`].
+    /// Collections at an interval (zero: the Runtime's own); reconnects like
+    /// [`Client::watch_cards`]. A Runtime without the stream gives [`Error::Unimplemented`] at
+    /// each try: poll [`Client::metrics`] then.
     pub fn watch_metrics(
         &self,
         interval: Duration,
-    ) -> impl futures_util::Stream<Item = MetricEvent> + Send + Unpin + use<> {
-        let _ = interval;
-        futures_util::stream::empty()
+    ) -> impl Stream<Item = MetricEvent> + Send + Unpin + use<> {
+        let feed = feed::MetricFeed::new(
+            self.device_manager.clone(),
+            interval,
+            self.timing.first_message,
+            self.timing.call,
+        );
+        watch::watch(feed, self.timing.clone())
     }
 
     /// Starts switching the feature on.
     pub async fn enable(&self, request_id: &str) -> Result<OperationStatus, Error> {
-        let _ = request_id;
-        todo!("helper")
+        self.switch("Enable", |channel| {
+            let request = wire::EnableRequest {
+                request_id: request_id.to_owned(),
+            };
+            async move { config_daemon(channel).enable(request).await }
+        })
+        .await
     }
 
     /// Starts switching it off.
     pub async fn disable(&self, request_id: &str) -> Result<OperationStatus, Error> {
-        let _ = request_id;
-        todo!("helper")
+        self.switch("Disable", |channel| {
+            let request = wire::DisableRequest {
+                request_id: request_id.to_owned(),
+            };
+            async move { config_daemon(channel).disable(request).await }
+        })
+        .await
     }
 
     /// Where it stands.
     pub async fn feature_status(&self) -> Result<OperationStatus, Error> {
-        todo!("helper")
+        self.switch("QueryStatus", |channel| async {
+            config_daemon(channel)
+                .query_status(wire::QueryStatusRequest {})
+                .await
+        })
+        .await
+    }
+
+    async fn switch<A, F>(&self, call: &'static str, ask: A) -> Result<OperationStatus, Error>
+    where
+        A: Fn(Channel) -> F,
+        F: Future<Output = Result<tonic::Response<wire::OperationStatus>, tonic::Status>>,
+    {
+        let answer = self.config_daemon.call(call, self.timing.call, ask).await?;
+        Ok(convert::operation_status(&answer))
     }
 }
 
-/// The Runtime's kinds and versions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Supported {
-    /// Which kinds it drives.
-    pub kinds: Vec<model::card::CardKind>,
-    /// `MAJOR.MINOR` of the interface.
-    pub interface_version: String,
-    /// Of the Runtime itself.
-    pub runtime_version: String,
+async fn metric_config(connection: &Connection, within: Duration) -> Result<MetricConfig, Error> {
+    let answer = connection
+        .call("ExporterGetConfig", within, |channel| async {
+            device_manager(channel)
+                .exporter_get_config(wire::ExporterGetConfigRequest {})
+                .await
+        })
+        .await?;
+    Ok(convert::metric_config(answer))
 }
 
-/// What [`Client::watch_cards`] yields.
-#[derive(Debug, Clone)]
-pub enum CardEvent {
-    /// The full list.
-    Cards(Cards),
-    /// The connection broke; the next try comes after `retry_in`.
-    Lost {
-        /// Why.
-        error: Error,
-        /// When the next try is.
-        retry_in: Duration,
-    },
+fn device_manager(channel: Channel) -> DeviceManagerClient<Channel> {
+    DeviceManagerClient::new(channel).max_decoding_message_size(MOST_MESSAGE_BYTES)
 }
 
-/// What [`Client::watch_metrics`] yields.
-#[derive(Debug, Clone)]
-pub enum MetricEvent {
-    /// The configuration, before the first snapshot that follows it.
-    Config(MetricConfig),
-    /// One collection.
-    Snapshot(Snapshot),
-    /// The connection broke; the next try comes after `retry_in`.
-    Lost {
-        /// Why.
-        error: Error,
-        /// When the next try is.
-        retry_in: Duration,
-    },
+fn config_daemon(channel: Channel) -> ConfigDaemonClient<Channel> {
+    ConfigDaemonClient::new(channel).max_decoding_message_size(MOST_MESSAGE_BYTES)
 }
