@@ -205,11 +205,7 @@ pub(crate) fn container_edits(answer: wire::AllocateResponse) -> Result<Containe
                         .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
             })
     })?;
-    let mounts = answer
-        .mounts
-        .into_iter()
-        .map(mount)
-        .collect::<Result<_, _>>()?;
+    let mounts = answer.mounts.iter().map(mount).collect::<Result<_, _>>()?;
     let device_nodes = answer
         .device_nodes
         .into_iter()
