@@ -23,14 +23,14 @@ use crate::{
 /// of its phases, since kubelet takes nothing back from a pod before it ends.
 pub fn peak(request: &PodRequest, plan: &Plan) -> Hold {
     run(request, plan)
-        .map(|(card, use_)| (card, use_.peak))
+        .map(|(card, on_card)| (card, on_card.peak))
         .collect()
 }
 
 /// What it holds once all init containers have ended.
 pub fn steady(request: &PodRequest, plan: &Plan) -> Hold {
     run(request, plan)
-        .map(|(card, use_)| (card, use_.kept))
+        .map(|(card, on_card)| (card, on_card.kept))
         .collect()
 }
 

@@ -1,19 +1,42 @@
 //! Choosing cards for a pod on one node.
+//!
+//! Kubelet hands the devices of init containers on to later containers of the pod, whether they
+//! suit or not (see [`crate::phase`]). A plan that kubelet would not follow is worth nothing, so
+//! a container that will be handed something is planned onto the cards where that lies.
+
+mod draft;
+mod search;
+mod solver;
+mod whole;
 
 use crate::{
     ledger::Ledger,
+    name::ResourceName,
     plan::Plan,
     quantity::{CorePercent, MemoryBytes},
     request::PodRequest,
     settings::{Policy, Settings},
 };
 
+pub use search::Search;
+
 /// Why a pod does not fit a node. Few different texts: kube-scheduler counts nodes by text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NoFit {
-    /// The node has no card of a kind that the name covers.
+    /// The node has no card of a kind that the name covers, or none that can be shared.
     #[error("no card here serves {0}")]
-    NoSuchCard(String),
+    NoSuchCard(ResourceName),
+    /// It has some, but none can be used now.
+    #[error("no healthy card here serves {0}")]
+    Unhealthy(ResourceName),
+    /// Not enough cards even if all were free.
+    #[error("only {has} of {asked} cards here")]
+    TooFew {
+        /// How many there are.
+        has: u32,
+        /// How many were asked.
+        asked: u32,
+    },
     /// Not enough free whole cards.
     #[error("{free} of {asked} whole cards free")]
     Whole {
@@ -22,31 +45,83 @@ pub enum NoFit {
         /// How many were asked.
         asked: u32,
     },
-    /// No card has room for the share.
-    #[error("no card has {core} core and {memory} free")]
-    Share {
-        /// What was asked.
-        core: CorePercent,
-        /// What was asked.
+    /// Enough free whole cards, but with too little memory.
+    #[error("no {count} free cards have {memory} together")]
+    WholeMemory {
+        /// How many cards were asked.
+        count: u32,
+        /// What they were to have together.
         memory: MemoryBytes,
     },
+    /// No card is as large as that, even when free.
+    #[error("no card here is as large as {0}")]
+    TooLarge(MemoryBytes),
+    /// No card has room for the share.
+    #[error("no card has {} free", share(*.core, *.memory))]
+    Share {
+        /// What was asked.
+        core: Option<CorePercent>,
+        /// What was asked; none beside a core: the same percentage of the card's memory.
+        memory: Option<MemoryBytes>,
+    },
+    /// Kubelet hands an init container's devices on to this share, and there is no card with
+    /// room for what must then lie together.
+    #[error(
+        "no card has {} free beside the containers that kubelet puts on the same card",
+        share(*.core, *.memory)
+    )]
+    Together {
+        /// What was asked.
+        core: Option<CorePercent>,
+        /// What was asked; none beside a core: the same percentage of the card's memory.
+        memory: Option<MemoryBytes>,
+    },
+    /// What kubelet hands on can't serve the later container.
+    #[error("kubelet would hand an init container's {0} on to a container that it can't serve")]
+    HandedOn(ResourceName),
+}
+
+impl NoFit {
+    /// Whether it can change when other pods leave the node. Where not, evicting is no use.
+    pub const fn can_change(&self) -> bool {
+        matches!(
+            self,
+            Self::Whole { .. }
+                | Self::WholeMemory { .. }
+                | Self::Share { .. }
+                | Self::Together { .. }
+        )
+    }
+}
+
+/// `50 core and 24GiB`.
+fn share(core: Option<CorePercent>, memory: Option<MemoryBytes>) -> String {
+    match (core.map(CorePercent::percent), memory) {
+        (Some(core), Some(memory)) => format!("{core} core and {memory}"),
+        (Some(core), None) => format!("{core} core and {core}% of its memory"),
+        (None, Some(memory)) => memory.to_string(),
+        (None, None) => "nothing".to_owned(),
+    }
 }
 
 /// Where the containers of this pod would go on this node.
 ///
-/// Deterministic: the same ledger and request give the same plan.
+/// Deterministic: the same ledger and request give the same plan. For one request on many
+/// nodes, make a [`Search`] once.
 pub fn place(
     request: &PodRequest,
     ledger: &Ledger,
     settings: &Settings,
     cards: Policy,
 ) -> Result<Plan, NoFit> {
-    let _ = (request, ledger, settings, cards);
-    todo!("helper")
+    Search::new(request, settings).place(ledger, cards)
 }
 
 /// How good this node is for the pod, 0 to 10, after `plan`.
 pub fn score(plan: &Plan, ledger: &Ledger, nodes: Policy) -> u8 {
-    let _ = (plan, ledger, nodes);
-    todo!("helper")
+    draft::score_of_plan(plan, ledger, nodes)
 }
+
+#[cfg(test)]
+#[path = "placement/tests.rs"]
+mod tests;

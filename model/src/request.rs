@@ -82,6 +82,9 @@ pub struct PodRequest {
     pub containers: Vec<ContainerRequest>,
 }
 
+/// The most containers of one pod that may ask for cards: bounds what planning one pod can cost.
+pub const MOST_ASKING: usize = 128;
+
 /// Why a pod's request has no meaning. Says which container and which resource.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("container {container:?}: {why}")]
@@ -125,6 +128,9 @@ pub enum RequestFault {
     /// Another container of the pod has this name.
     #[error("its name is there twice")]
     Twice,
+    /// Far more containers ask for cards than any node could serve.
+    #[error("it is the last of more than {MOST_ASKING} that ask for cards")]
+    TooMany,
     /// Whole cards and a share, whole cards under two names, or a share of two kinds of card.
     #[error("{first} and {second} can't be asked by one container")]
     Mixed {
@@ -144,13 +150,17 @@ impl PodRequest {
     ) -> Result<Self, RequestError> {
         let mut names = BTreeSet::new();
         let mut read = Vec::new();
+        let mut asking = 0;
         for spec in containers {
             let container = ContainerRequest::read(&spec, settings)
                 .and_then(|container| {
-                    if names.insert(container.name.clone()) {
-                        Ok(container)
-                    } else {
+                    asking += usize::from(container.ask != Ask::Nothing);
+                    if !names.insert(container.name.clone()) {
                         Err(RequestFault::Twice)
+                    } else if asking > MOST_ASKING {
+                        Err(RequestFault::TooMany)
+                    } else {
+                        Ok(container)
                     }
                 })
                 .map_err(|why| RequestError {

@@ -1,0 +1,276 @@
+//! One request, tried on any number of nodes.
+
+use super::{
+    NoFit,
+    draft::{self, Draft},
+    solver::{Solution, Solver},
+};
+use crate::{
+    card::CardKind,
+    ledger::{CardMode, Ledger, Room},
+    name::{ContainerName, ResourceName},
+    plan::{ContainerGrants, Grant, GrantMode, Plan},
+    quantity::{CorePercent, MemoryBytes, MemoryUnit},
+    request::{Amount, Ask, PodRequest, Role},
+    settings::{Gives, Policy, Settings},
+};
+
+/// All kinds of card, in the order of [`Search::units`].
+const KINDS: [CardKind; 6] = [
+    CardKind::Gpu,
+    CardKind::Ppu,
+    CardKind::Gcu,
+    CardKind::Xpu,
+    CardKind::Amd,
+    CardKind::Other,
+];
+
+/// A request made ready to be tried on many nodes.
+#[derive(Debug, Clone)]
+pub struct Search<'a> {
+    pub(super) needs: Vec<Need<'a>>,
+    /// What memory is counted in, by kind of card.
+    units: [MemoryUnit; KINDS.len()],
+}
+
+/// What one container needs.
+#[derive(Debug, Clone)]
+pub(super) struct Need<'a> {
+    container: &'a ContainerName,
+    pub(super) role: Role,
+    pub(super) amounts: &'a [Amount],
+    /// The first of its resources, for messages.
+    pub(super) resource: &'a ResourceName,
+    /// One bit a kind of card that all its resources cover.
+    kinds: u8,
+    pub(super) ask: NeedOf<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum NeedOf<'a> {
+    Whole {
+        count: u32,
+        /// The resource whose devices it gets, and how many of it make up one card.
+        resource: &'a ResourceName,
+        per_card: u64,
+        memory: Option<MemoryBytes>,
+    },
+    Share {
+        core: Option<CorePercent>,
+        memory: Option<MemoryBytes>,
+    },
+}
+
+const fn bit(kind: CardKind) -> u8 {
+    1 << kind as u8
+}
+
+impl<'a> Search<'a> {
+    /// Reads the request once.
+    pub fn new(request: &'a PodRequest, settings: &Settings) -> Self {
+        let needs = request.containers.iter().filter_map(|container| {
+            let mut kinds = 0;
+            for kind in KINDS {
+                let covers = |amount: &Amount| {
+                    settings
+                        .resource(amount.resource.as_str())
+                        .is_some_and(|setting| setting.covers(kind))
+                };
+                if container.amounts.iter().all(covers) {
+                    kinds |= bit(kind);
+                }
+            }
+            let ask = match &container.ask {
+                Ask::Nothing => return None,
+                Ask::Share { core, memory } => NeedOf::Share {
+                    core: *core,
+                    memory: *memory,
+                },
+                Ask::Whole {
+                    count,
+                    resource,
+                    memory,
+                } => {
+                    let by_core = settings
+                        .resource(resource.as_str())
+                        .is_some_and(|setting| setting.gives == Gives::CorePercent);
+                    NeedOf::Whole {
+                        count: *count,
+                        resource,
+                        per_card: if by_core { 100 } else { 1 },
+                        memory: *memory,
+                    }
+                }
+            };
+            Some(Need {
+                container: &container.name,
+                role: container.role,
+                amounts: &container.amounts,
+                resource: &container.amounts.first()?.resource,
+                kinds,
+                ask,
+            })
+        });
+        Self {
+            needs: needs.collect(),
+            units: KINDS.map(|kind| settings.memory_unit_of(kind)),
+        }
+    }
+
+    /// Whether the pod fits; the same answer as [`Self::place`] without making a plan.
+    pub fn fits(&self, ledger: &Ledger) -> Result<(), NoFit> {
+        match self.needs.as_slice() {
+            [] => Ok(()),
+            [need] if self.one_fits(need, ledger) => Ok(()),
+            _ => self.solve(ledger, Policy::Binpack).map(|_| ()),
+        }
+    }
+
+    /// Where its containers go.
+    pub fn place(&self, ledger: &Ledger, cards: Policy) -> Result<Plan, NoFit> {
+        let solution = self.solve(ledger, cards)?;
+        let containers = self
+            .needs
+            .iter()
+            .zip(solution.chosen)
+            .map(|(need, chosen)| {
+                let mut grants: Vec<Grant> = chosen
+                    .into_iter()
+                    .filter_map(|at| self.grant(need, ledger, at))
+                    .collect();
+                grants.sort_unstable();
+                ContainerGrants {
+                    container: need.container.clone(),
+                    grants,
+                }
+            });
+        Ok(Plan {
+            containers: containers.collect(),
+        })
+    }
+
+    /// How good the node is for the pod, 0 to 10, with the plan of [`Self::place`], without
+    /// making it.
+    pub fn score(&self, ledger: &Ledger, cards: Policy, nodes: Policy) -> Result<u8, NoFit> {
+        if let [need] = self.needs.as_slice()
+            && let Some((at, used)) = self.best_share(need, ledger, cards)
+        {
+            return Ok(draft::score(ledger, nodes, [(at, used)], &[]));
+        }
+        let solution = self.solve(ledger, cards)?;
+        Ok(draft::score_of_drafts(&solution.drafts, ledger, nodes))
+    }
+
+    fn solve(&self, ledger: &Ledger, cards: Policy) -> Result<Solution, NoFit> {
+        Solver::new(self, ledger, cards).solve()
+    }
+
+    /// Whether some card, or enough cards, are free for the only container.
+    fn one_fits(&self, need: &Need<'_>, ledger: &Ledger) -> bool {
+        match need.ask {
+            NeedOf::Share { core, memory } => ledger.rooms().iter().any(|room| {
+                need.can_share(room) && self.share_on(need, core, memory, room).fits(room)
+            }),
+            NeedOf::Whole {
+                count,
+                memory: None,
+                ..
+            } => {
+                let free = ledger
+                    .rooms()
+                    .iter()
+                    .filter(|room| need.can_have_whole(room));
+                u32::try_from(free.count()).is_ok_and(|free| free >= count)
+            }
+            // Which cards have the memory together takes a search.
+            NeedOf::Whole { .. } => false,
+        }
+    }
+
+    /// The card for the only container's share, and how much of it is then promised.
+    fn best_share(&self, need: &Need<'_>, ledger: &Ledger, cards: Policy) -> Option<(usize, u16)> {
+        let NeedOf::Share { core, memory } = need.ask else {
+            return None;
+        };
+        let fitting = ledger.rooms().iter().enumerate().filter_map(|(at, room)| {
+            let share = self.share_on(need, core, memory, room);
+            (need.can_share(room) && share.fits(room)).then_some((at, room, share))
+        });
+        let untouched = Draft::default();
+        let (at, room, share) = fitting.min_by_key(|(_, room, _)| rank(cards, room, &untouched))?;
+        Some((at, share.used(room)))
+    }
+
+    fn share_on(
+        &self,
+        need: &Need<'_>,
+        core: Option<CorePercent>,
+        memory: Option<MemoryBytes>,
+        room: &Room,
+    ) -> Draft {
+        let (core, memory) = self.share_of(core, memory, room);
+        Draft::default().with_share(need.role, core.percent(), memory)
+    }
+
+    /// What a share is on that card: where only core is asked, memory in the same proportion.
+    pub(super) fn share_of(
+        &self,
+        core: Option<CorePercent>,
+        memory: Option<MemoryBytes>,
+        room: &Room,
+    ) -> (CorePercent, MemoryBytes) {
+        let core = core.unwrap_or(CorePercent::ZERO);
+        let memory = memory.unwrap_or_else(|| room.size.percent_of(core, self.unit_of(room)));
+        (core, memory)
+    }
+
+    pub(super) fn unit_of(&self, room: &Room) -> MemoryUnit {
+        let at = KINDS.iter().position(|kind| *kind == room.kind);
+        at.and_then(|at| self.units.get(at))
+            .copied()
+            .unwrap_or(MemoryUnit::Gib)
+    }
+
+    fn grant(&self, need: &Need<'_>, ledger: &Ledger, at: usize) -> Option<Grant> {
+        let mode = match need.ask {
+            NeedOf::Whole { .. } => GrantMode::Whole,
+            NeedOf::Share { core, memory } => {
+                let (core, memory) = self.share_of(core, memory, ledger.rooms().get(at)?);
+                GrantMode::Share { core, memory }
+            }
+        };
+        Some(Grant {
+            card: ledger.inventory().cards().get(at)?.id.clone(),
+            mode,
+        })
+    }
+}
+
+impl Need<'_> {
+    pub(super) fn covers(&self, room: &Room) -> bool {
+        self.kinds & bit(room.kind) != 0
+    }
+
+    /// Whether the card takes shares of this kind at all.
+    pub(super) fn can_share(&self, room: &Room) -> bool {
+        room.open
+            && room.shareable
+            && matches!(room.mode, CardMode::Free | CardMode::Shared)
+            && self.covers(room)
+    }
+
+    /// Whether the card is free for this.
+    pub(super) fn can_have_whole(&self, room: &Room) -> bool {
+        room.open && room.mode == CardMode::Free && self.covers(room)
+    }
+}
+
+/// Where a card comes in the order in which shares try them: the least first.
+pub(super) fn rank(cards: Policy, room: &Room, draft: &Draft) -> (u32, u32) {
+    let in_use = room.mode != CardMode::Free || !draft.is_untouched();
+    let fullness = u32::from(draft.used(room)) * 2 + u32::from(in_use);
+    match cards {
+        Policy::Binpack => (u32::MAX - fullness, 0),
+        Policy::Spread => (fullness, room.pods),
+    }
+}
