@@ -10,7 +10,7 @@ use serde_saphyr::{
 
 use crate::{Failure, failure::one_line};
 
-/// More than any configuration or card profile needs; a ConfigMap holds 1 MiB at most.
+/// More than any configuration or card profile needs; etcd takes no more in one object.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Reads `path`. Errors are one line: `FILE:LINE:COLUMN: unknown key "nodeLable", did you mean

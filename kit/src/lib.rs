@@ -3,9 +3,30 @@
 //!
 //! A program's `main` is one call:
 //!
-//! ```ignore
+//! ```no_run
+//! #[derive(clap::Parser)]
+//! struct Args {
+//!     #[command(flatten)]
+//!     common: kit::CommonArgs,
+//! }
+//!
+//! impl AsRef<kit::CommonArgs> for Args {
+//!     fn as_ref(&self) -> &kit::CommonArgs {
+//!         &self.common
+//!     }
+//! }
+//!
+//! async fn run(args: Args, chassis: kit::Chassis) -> Result<(), kit::Failure> {
+//!     let tasks = chassis.tasks.clone();
+//!     chassis.tasks.critical("watch", async move {
+//!         tasks.shutdown().await;
+//!         Ok(())
+//!     });
+//!     Ok(())
+//! }
+//!
 //! fn main() -> std::process::ExitCode {
-//!     kit::main::<exporter::Args, _, _>(kit::Program::new("lj-runtimekit-exporter"), exporter::run)
+//!     kit::main::<Args, _, _>(kit::Program::new("lj-runtimekit-exporter"), run)
 //! }
 //! ```
 //!

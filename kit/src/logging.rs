@@ -2,7 +2,12 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::{Registry, filter::Targets, fmt, layer::SubscriberExt};
+use tracing_subscriber::{
+    Registry,
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::SubscriberExt,
+};
 
 use crate::{Failure, args::LogFormat, failure::one_line};
 
@@ -14,17 +19,11 @@ pub(crate) fn filter(level: &str) -> Result<Targets, Failure> {
              target=level pairs with commas between"
         )))
     };
-    if level.trim().is_empty() {
-        return Err(wrong("empty".into()));
-    }
     // A bare word is a target to `Targets`, so that a misspelled level would silence everything.
     for part in level.split(',') {
         let directive = part.trim();
         let wanted = directive.rsplit_once('=').map_or(directive, |(_, l)| l);
-        if wanted
-            .parse::<tracing_subscriber::filter::LevelFilter>()
-            .is_err()
-        {
+        if wanted.is_empty() || wanted.parse::<LevelFilter>().is_err() {
             return Err(wrong(format!("{wanted:?} is not a level")));
         }
     }

@@ -84,7 +84,7 @@ impl Collector for ProcessFigures {
         self.read();
         self.all()
             .into_iter()
-            .flat_map(|figure| figure.collect())
+            .flat_map(Collector::collect)
             .collect()
     }
 }
@@ -136,9 +136,9 @@ mod tests {
         for family in registry.gather() {
             let metric = &family.get_metric()[0];
             if family.name() == "process_cpu_seconds_total" {
-                assert!(metric.get_counter().value() >= 0.0);
+                assert!(metric.get_counter().get_value() >= 0.0);
             } else {
-                assert!(metric.get_gauge().value() > 0.0, "{}", family.name());
+                assert!(metric.get_gauge().get_value() > 0.0, "{}", family.name());
             }
         }
     }

@@ -92,7 +92,6 @@ where
 
 /// Says on one line why the program ends. Usage errors may come before logging has started, and
 /// are for the person who typed: they are plain text always.
-#[allow(clippy::print_stderr)] // the only place where a program speaks without its log
 fn report(program: Program, failure: &Failure) -> ExitCode {
     let text = one_line(&failure.to_string());
     match failure {

@@ -174,7 +174,7 @@ mod tests {
             ),
             (
                 &["--node", "1\n2"],
-                "invalid value '1\\n2' for '--node <NODE>': invalid digit found in string (see --help)",
+                "invalid value '1 2' for '--node <NODE>': invalid digit found in string (see --help)",
             ),
             (
                 &["--node", "1", "more"],
