@@ -102,7 +102,9 @@ async fn walk(stage: &Stage, cluster: &Cluster, keep: bool) -> anyhow::Result<()
             cluster.delete(pod.name()).await?;
         }
         for pod in &pods {
-            cluster.pod_is_gone(pod.name(), Deadline::seconds(30)).await?;
+            cluster
+                .pod_is_gone(pod.name(), Deadline::seconds(30))
+                .await?;
         }
     }
     Ok(())
@@ -114,13 +116,20 @@ async fn switch_on(cluster: &Cluster) -> anyhow::Result<()> {
     let key = &cluster.settings().node_label.key;
     show::command(&format!("kubectl label node {NODE} {key}=true"));
     cluster.label_node(NODE, true).await?;
-    show::line("The controller starts a Job on the node; its agent asks the Runtime to switch on …");
+    show::line(
+        "The controller starts a Job on the node; its agent asks the Runtime to switch on …",
+    );
     let wanted = [(PPU, 8), (GPU, 8), (CORE, 800), (MEMORY, 1152)];
-    cluster.resources_are(NODE, &wanted, Deadline::seconds(30)).await?;
+    cluster
+        .resources_are(NODE, &wanted, Deadline::seconds(30))
+        .await?;
     let status = last_action(cluster, "enable").await?;
     show::command(&format!("kubectl describe node {NODE}"));
     show::resources(&cluster.node_resources(NODE).await?);
-    show::line(&format!("{}: {status}", cluster.settings().annotations.last_action_status));
+    show::line(&format!(
+        "{}: {status}",
+        cluster.settings().annotations.last_action_status
+    ));
     Ok(())
 }
 
@@ -129,7 +138,9 @@ async fn run_pods(cluster: &Cluster, pods: &[Workload]) -> anyhow::Result<()> {
     let mut given = Vec::new();
     for pod in pods {
         cluster.create(pod).await?;
-        cluster.pod_is(pod.name(), "Running", Deadline::seconds(30)).await?;
+        cluster
+            .pod_is(pod.name(), "Running", Deadline::seconds(30))
+            .await?;
         let plan = cluster.allocated(pod.name(), Deadline::seconds(10)).await?;
         given.push((pod.name().to_owned(), plan));
     }
@@ -139,15 +150,29 @@ async fn run_pods(cluster: &Cluster, pods: &[Workload]) -> anyhow::Result<()> {
 
 async fn one_too_many(cluster: &Cluster) -> anyhow::Result<()> {
     show::step("One pod more than the node can hold");
-    cluster.create(&Workload::one("late-f", &[(GPU, 2)])).await?;
-    let why = until("the reason why late-f is Pending", Deadline::seconds(20), || async {
-        let events = cluster.events("late-f", "FailedScheduling").await;
-        let events = events.map_err(|e| format!("{e:#}"))?;
-        events.last().cloned().ok_or_else(|| "no FailedScheduling event".to_owned())
-    })
+    cluster
+        .create(&Workload::one("late-f", &[(GPU, 2)]))
+        .await?;
+    let why = until(
+        "the reason why late-f is Pending",
+        Deadline::seconds(20),
+        || async {
+            let events = cluster.events("late-f", "FailedScheduling").await;
+            let events = events.map_err(|e| format!("{e:#}"))?;
+            events
+                .last()
+                .cloned()
+                .ok_or_else(|| "no FailedScheduling event".to_owned())
+        },
+    )
     .await?;
-    show::line(&format!("late-f asks 2 whole cards and stays Pending: {why}"));
-    ensure!(why.contains("whole cards free"), "the reason does not say what is missing: {why}");
+    show::line(&format!(
+        "late-f asks 2 whole cards and stays Pending: {why}"
+    ));
+    ensure!(
+        why.contains("whole cards free"),
+        "the reason does not say what is missing: {why}"
+    );
     Ok(())
 }
 
@@ -155,15 +180,32 @@ async fn read_metrics(stage: &Stage, pods: &[Workload]) -> anyhow::Result<()> {
     show::step("Metrics, per card and per container");
     let url = stage.layout().metrics_url(0);
     show::command(&format!("curl -s {url}"));
-    let metrics = until("every container to have its series", Deadline::seconds(20), || async {
-        let text = get(&url).await.map_err(|e| format!("{e:#}"))?;
-        let missing: Vec<_> =
-            pods.iter().filter(|p| !has_series(&text, p.name())).map(Workload::name).collect();
-        if missing.is_empty() { Ok(text) } else { Err(format!("no series of {missing:?}")) }
-    })
+    let metrics = until(
+        "every container to have its series",
+        Deadline::seconds(20),
+        || async {
+            let text = get(&url).await.map_err(|e| format!("{e:#}"))?;
+            let missing: Vec<_> = pods
+                .iter()
+                .filter(|p| !has_series(&text, p.name()))
+                .map(Workload::name)
+                .collect();
+            if missing.is_empty() {
+                Ok(text)
+            } else {
+                Err(format!("no series of {missing:?}"))
+            }
+        },
+    )
     .await?;
-    ensure!(metrics.contains("accel_exporter_runtime_up 1"), "the exporter sees no Runtime");
-    ensure!(!has_series(&metrics, "late-f"), "a Pending pod has a series");
+    ensure!(
+        metrics.contains("accel_exporter_runtime_up 1"),
+        "the exporter sees no Runtime"
+    );
+    ensure!(
+        !has_series(&metrics, "late-f"),
+        "a Pending pod has a series"
+    );
     show::metrics(&metrics);
     Ok(())
 }

@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context, bail};
 
-pub use http::{get, post};
+pub use http::{get, post, post_json};
 pub use layout::{Layout, Options};
 pub use part::{AGENT_IMAGE, Part, SCHEDULER_NAME};
 pub use process::Signal;
@@ -205,7 +205,8 @@ impl Stage {
         Ok(())
     }
 
-    async fn api_server_answers(&self) -> anyhow::Result<()> {
+    /// Waits until the API server answers.
+    pub async fn api_server_answers(&self) -> anyhow::Result<()> {
         let url = format!("{}/version", self.layout.api_url());
         until(
             "the stand-in API server to answer",

@@ -67,11 +67,27 @@ impl Workload {
         self
     }
 
+    /// One more app container, with quantities as they stand.
+    #[must_use]
+    pub fn container_text(mut self, name: &str, limits: &[(&str, &str)]) -> Self {
+        self.containers.push(container_of(
+            name,
+            limits.iter().map(|(n, q)| (*n, (*q).to_owned())),
+        ));
+        self
+    }
+
+    /// Left to that scheduler.
+    #[must_use]
+    pub fn scheduler(mut self, name: &str) -> Self {
+        self.scheduler = name.into();
+        self
+    }
+
     /// Left to the cluster's own scheduler.
     #[must_use]
-    pub fn default_scheduler(mut self) -> Self {
-        self.scheduler = "default-scheduler".into();
-        self
+    pub fn default_scheduler(self) -> Self {
+        self.scheduler("default-scheduler")
     }
 
     /// Bound from the start, past every scheduler.
@@ -117,9 +133,12 @@ impl Workload {
 }
 
 fn container(name: &str, asks: Asks<'_>) -> Value {
-    let limits: Map<String, Value> = asks
-        .iter()
-        .map(|(name, n)| ((*name).to_owned(), n.to_string().into()))
+    container_of(name, asks.iter().map(|(name, n)| (*name, n.to_string())))
+}
+
+fn container_of<'a>(name: &str, limits: impl Iterator<Item = (&'a str, String)>) -> Value {
+    let limits: Map<String, Value> = limits
+        .map(|(name, n)| (name.to_owned(), n.into()))
         .collect();
     json!({"name": name, "image": "registry.k8s.io/pause:3.10", "resources": {"limits": limits}})
 }

@@ -13,15 +13,20 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// The body of a GET that is answered with 200.
 pub async fn get(url: &str) -> anyhow::Result<String> {
-    call(Method::GET, url).await
+    call(Method::GET, url, None).await
 }
 
 /// The body of a POST without a body that is answered with 200.
 pub async fn post(url: &str) -> anyhow::Result<String> {
-    call(Method::POST, url).await
+    call(Method::POST, url, None).await
 }
 
-async fn call(method: Method, url: &str) -> anyhow::Result<String> {
+/// The body of a POST of a JSON text that is answered with 200.
+pub async fn post_json(url: &str, body: String) -> anyhow::Result<String> {
+    call(Method::POST, url, Some(body)).await
+}
+
+async fn call(method: Method, url: &str, json: Option<String>) -> anyhow::Result<String> {
     let uri: Uri = url
         .parse()
         .with_context(|| format!("{url:?} is not a URL"))?;
@@ -40,7 +45,8 @@ async fn call(method: Method, url: &str) -> anyhow::Result<String> {
             .method(method)
             .uri(path)
             .header(http::header::HOST, authority.as_str())
-            .body(Full::<Bytes>::default())?;
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(Full::<Bytes>::from(json.unwrap_or_default()))?;
         let answer = async {
             let response = sender.send_request(request).await?;
             let status = response.status();

@@ -11,7 +11,8 @@ use anyhow::Context;
 /// What a stage is made of.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The card profile of each node; one entry a node.
+    /// The card profile of each node; one entry a node. A name, a file, or a profile's own text
+    /// (several lines).
     pub profiles: Vec<String>,
     /// Where the programs are; beside this executable where left out.
     pub programs: Option<PathBuf>,
@@ -56,6 +57,14 @@ impl Layout {
             let path = folder.join(part);
             std::fs::create_dir_all(&path)
                 .with_context(|| format!("can't make {}", path.display()))?;
+        }
+        let mut options = options;
+        for (node, profile) in options.profiles.iter_mut().enumerate() {
+            if profile.contains('\n') {
+                let file = folder.join("config").join(format!("profile-{node}.yaml"));
+                std::fs::write(&file, &*profile)?;
+                *profile = file.display().to_string();
+            }
         }
         let layout = Self {
             programs: options

@@ -1,0 +1,110 @@
+//! Restarts in any order: no pod changes cards, nothing leaks.
+
+use anyhow::ensure;
+use testbed::{
+    stage::{Deadline, Signal},
+    workload::Workload,
+};
+
+use crate::ground::{
+    Ground, Victim,
+    names::{CORE, GPU, MEMORY, PPU},
+};
+
+const SOON: u64 = 60;
+
+/// Plugin, kubelet and scheduler each restarted while a pod runs, another starts, a third ends.
+pub async fn case_10_restarts_lose_nothing(ground: &impl Ground) -> anyhow::Result<()> {
+    for (round, victim) in [Victim::DevicePlugin, Victim::Kubelet, Victim::Extender]
+        .into_iter()
+        .enumerate()
+    {
+        while_pods_come_and_go(ground, victim, Signal::Kill, &format!("r{round}")).await?;
+    }
+    ground.books_are_empty().await
+}
+
+/// Each part killed, then each ended politely, one after the other.
+pub async fn each_part_in_turn(ground: &impl Ground, signal: Signal) -> anyhow::Result<()> {
+    let keeper = Workload::one("keeper", &[(CORE, 20), (MEMORY, 10)]);
+    ground.cluster().create(&keeper).await?;
+    ground
+        .cluster()
+        .pod_is("keeper", "Running", Deadline::seconds(SOON))
+        .await?;
+    let before = ground
+        .cluster()
+        .allocated("keeper", Deadline::seconds(SOON))
+        .await?;
+    for (round, victim) in Victim::ALL.into_iter().enumerate() {
+        while_pods_come_and_go(ground, victim, signal, &format!("t{round}")).await?;
+        let now = ground
+            .cluster()
+            .allocated("keeper", Deadline::seconds(SOON))
+            .await?;
+        ensure!(
+            now == before,
+            "{victim:?}: keeper changed from {before:?} to {now:?}"
+        );
+    }
+    ground.cluster().delete("keeper").await?;
+    ground.books_are_empty().await
+}
+
+/// One pod runs, one ends and one starts while `victim` is away.
+async fn while_pods_come_and_go(
+    ground: &impl Ground,
+    victim: Victim,
+    signal: Signal,
+    tag: &str,
+) -> anyhow::Result<()> {
+    let cluster = ground.cluster();
+    let (runs, ends, starts) = (
+        format!("runs-{tag}"),
+        format!("ends-{tag}"),
+        format!("starts-{tag}"),
+    );
+    let deadline = || Deadline::seconds(SOON);
+    cluster
+        .create(&Workload::one(&runs, &[(CORE, 30), (MEMORY, 40)]))
+        .await?;
+    cluster.create(&Workload::one(&ends, &[(PPU, 2)])).await?;
+    for pod in [&runs, &ends] {
+        cluster.pod_is(pod, "Running", deadline()).await?;
+    }
+    let before = ground.books().await?.given();
+
+    ground.stop(victim, signal).await?;
+    if victim == Victim::ApiServer {
+        ground.start(victim).await?;
+        cluster.delete(&ends).await?;
+        cluster.create(&Workload::one(&starts, &[(GPU, 1)])).await?;
+    } else {
+        cluster.delete(&ends).await?;
+        cluster.create(&Workload::one(&starts, &[(GPU, 1)])).await?;
+        ground.start(victim).await?;
+    }
+
+    cluster
+        .pod_is(&starts, "Running", deadline())
+        .await
+        .map_err(|e| e.context(format!("{victim:?} restarted")))?;
+    cluster.pod_is_gone(&ends, deadline()).await?;
+    let after = ground
+        .books()
+        .await
+        .map_err(|e| e.context(format!("{victim:?} restarted")))?
+        .given();
+    for (pod, plan) in before.iter().filter(|(pod, _)| pod.name.as_str() != ends) {
+        ensure!(
+            after.get(pod) == Some(plan),
+            "{victim:?}: {pod} had {plan:?}, now {:?}",
+            after.get(pod)
+        );
+    }
+    for pod in [&runs, &starts] {
+        cluster.delete(pod).await?;
+        cluster.pod_is_gone(pod, deadline()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The scenarios on the stand-ins: the five real programs as processes.
+
+use model::settings::Settings;
+use scenarios::{Ground, StandIns};
+use testbed::stage::{Options, Signal};
+
+/// Runs `scenario` on a fresh node of 8 PPU cards; at the end every part must still be alive.
+macro_rules! on_ready_node {
+    ($($name:ident => |$ground:ident| $scenario:expr;)*) => {$(
+        #[tokio::test]
+        async fn $name() -> anyhow::Result<()> {
+            let ground = StandIns::ready().await?;
+            {
+                let $ground = &ground;
+                $scenario.await?;
+            }
+            ground.end().await
+        }
+    )*};
+}
+
+on_ready_node! {
+    case_2_two_containers_each_get_theirs => |g| scenarios::case_2_two_containers(g);
+    case_7_of_two_parallel_filters_one_wins_at_bind => |g| scenarios::case_7_one_of_two_wins(g);
+    case_8_init_4_sidecar_2_app_2_holds_6_or_4 => |g| scenarios::case_8_init_and_sidecar(g);
+    case_9_requests_without_meaning_are_refused => |g| scenarios::case_9_requests_without_meaning(g);
+    case_10_restarts_lose_nothing => |g| scenarios::case_10_restarts_lose_nothing(g);
+    case_11_four_pods_on_one_card_are_all_named => |g| scenarios::case_11_four_pods_on_one_card(g);
+    case_13_an_idle_node_reports_all_cards => |g| scenarios::case_13_idle_node(g);
+    no_card_is_whole_and_shared_at_once => |g| scenarios::whole_and_shared_cards_never_meet(g);
+    each_part_killed_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, Signal::Kill);
+    each_part_ended_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, Signal::Term);
+}
+
+#[tokio::test]
+async fn the_label_switches_the_node_on_and_off() -> anyhow::Result<()> {
+    let ground = StandIns::with(Options::default(), Settings::default()).await?;
+    scenarios::label_switches_the_node(&ground).await?;
+    scenarios::removed_label_takes_everything_away(&ground).await?;
+    scenarios::label_switches_the_node(&ground).await?;
+    ground.end().await
+}
+
+#[tokio::test]
+async fn case_1_two_pods_at_once_are_never_swapped() -> anyhow::Result<()> {
+    let ground = StandIns::in_mib().await?;
+    scenarios::case_1_two_pods_at_once(&ground).await?;
+    ground.end().await
+}
+
+#[tokio::test]
+async fn a_runtime_that_forgets_its_book_is_told_again() -> anyhow::Result<()> {
+    let ground = StandIns::forgetful().await?;
+    scenarios::each_part_in_turn(&ground, Signal::Kill).await?;
+    ground.books_are_empty().await?;
+    ground.end().await
+}

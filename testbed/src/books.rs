@@ -1,0 +1,242 @@
+//! Do the books of one node agree? kubelet's, the device plugin's (what it wrote on the pods),
+//! the Runtime's and the ledger's arithmetic.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Context;
+use kube::{Api, api::ListParams};
+use kubernetes::{
+    convert::{Life, PodDevices, PodInfo, pod},
+    object::Pod,
+    pod_resources::PodResources,
+};
+use model::{
+    annotation::read_plan,
+    device_id::DeviceId,
+    ledger::Ledger,
+    name::{CardId, PodRef},
+    phase::peak,
+    plan::{Grant, Plan},
+    quantity::MemoryBytes,
+    settings::Settings,
+};
+use runtime_proto::{Client, Sockets, client::Allocation};
+
+use crate::stage::{Deadline, Stage, until};
+
+/// One node's books at one moment.
+#[derive(Debug)]
+pub struct Books {
+    pods: Vec<(PodInfo, Plan)>,
+    kubelet: Vec<PodDevices>,
+    runtime: Vec<Allocation>,
+    ledger: Ledger,
+    faults: Vec<String>,
+}
+
+impl Books {
+    /// Reads all books of a node of a stage.
+    pub async fn read(stage: &Stage, settings: &Settings, node: usize) -> anyhow::Result<Self> {
+        let layout = stage.layout();
+        let api: Api<Pod> = Api::all(stage.client());
+        let on_node =
+            ListParams::default().fields(&format!("spec.nodeName={}", layout.node_name(node)));
+        let objects = api.list(&on_node).await.context("pods of the node")?;
+        let socket = layout.kubelet_root(node).join("pod-resources/kubelet.sock");
+        let kubelet = PodResources::new(socket)
+            .list(Duration::from_secs(2))
+            .await?;
+        let runtime = Client::new(Sockets::in_folder(&layout.runtime_folder(node)));
+        let (cards, runtime) = runtime.book().await?;
+        let mut books = Self {
+            pods: Vec::new(),
+            kubelet,
+            runtime,
+            ledger: Ledger::new(cards.inventory),
+            faults: Vec::new(),
+        };
+        for object in &objects {
+            books.enter(object, settings);
+        }
+        Ok(books)
+    }
+
+    /// Everything that does not agree, one line each; nothing when all books are the same.
+    pub fn disagreements(&self) -> Vec<String> {
+        let mut faults = self.faults.clone();
+        self.compare_runtime(&mut faults);
+        self.compare_kubelet(&mut faults);
+        faults
+    }
+
+    /// What each pod was given, by name: to compare with a later moment.
+    pub fn given(&self) -> BTreeMap<PodRef, Plan> {
+        self.pods
+            .iter()
+            .map(|(info, plan)| (info.pod.clone(), plan.clone()))
+            .collect()
+    }
+
+    /// Memory that all pods of the node hold together, as the ledger counts it.
+    pub fn memory_held(&self) -> MemoryBytes {
+        let held = self
+            .ledger
+            .cards()
+            .map(|c| c.card.memory.saturating_sub(c.free_memory));
+        held.fold(MemoryBytes::ZERO, MemoryBytes::saturating_add)
+    }
+
+    /// Whether nobody holds anything in any book.
+    pub fn are_empty(&self) -> bool {
+        self.pods.is_empty() && self.runtime.is_empty() && self.faults.is_empty()
+    }
+
+    fn enter(&mut self, object: &Pod, settings: &Settings) {
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let info = match pod(object, settings) {
+            Ok(info) => info,
+            Err(error) => return self.faults.push(format!("pod {name}: {error}")),
+        };
+        if info.life == Life::Ended {
+            return;
+        }
+        let request = match &info.request {
+            Ok(request) if request.is_empty() => return,
+            Ok(request) => request,
+            Err(error) => return self.faults.push(format!("pod {name}: {error}")),
+        };
+        let text = object
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|a| a.get(&settings.annotations.allocated));
+        let plan = match text.map(|t| read_plan(t)) {
+            Some(Ok(plan)) => plan,
+            Some(Err(error)) => return self.faults.push(format!("pod {name}: allocated: {error}")),
+            None => {
+                return self
+                    .faults
+                    .push(format!("pod {name} does not say what it was given"));
+            }
+        };
+        if let Err(conflict) = self.ledger.hold(&info.uid, peak(request, &plan)) {
+            self.faults
+                .push(format!("pod {name} goes beyond a card: {conflict}"));
+        }
+        self.pods.push((info, plan));
+    }
+
+    fn compare_runtime(&self, faults: &mut Vec<String>) {
+        let mut booked: BTreeMap<(String, String), &[Grant]> = BTreeMap::new();
+        for allocation in &self.runtime {
+            let who = (
+                allocation.consumer.uid.to_string(),
+                allocation.consumer.container.to_string(),
+            );
+            if booked.insert(who, &allocation.grants).is_some() {
+                faults.push(format!("the Runtime has {} twice", allocation.id));
+            }
+        }
+        for (info, plan) in &self.pods {
+            for container in &plan.containers {
+                let who = (info.uid.to_string(), container.container.to_string());
+                match booked.remove(&who) {
+                    Some(grants) if grants == container.grants.as_slice() => {}
+                    Some(grants) => faults.push(format!(
+                        "{}/{}: the Runtime granted {grants:?}, the pod says {:?}",
+                        info.pod, container.container, container.grants
+                    )),
+                    None => faults.push(format!(
+                        "{}/{}: not in the Runtime's book",
+                        info.pod, container.container
+                    )),
+                }
+            }
+        }
+        faults.extend(
+            booked
+                .keys()
+                .map(|(uid, container)| format!("the Runtime still has {uid}/{container}")),
+        );
+    }
+
+    fn compare_kubelet(&self, faults: &mut Vec<String>) {
+        for pod in &self.kubelet {
+            let ours = self.pods.iter().find(|(info, _)| info.pod == pod.pod);
+            for container in &pod.containers {
+                let mut cards: Vec<CardId> = Vec::new();
+                for id in container.devices.values().flatten() {
+                    match id.parse::<DeviceId>() {
+                        Ok(id) => cards.push(id.card),
+                        Err(error) => {
+                            faults.push(format!("{}/{}: {error}", pod.pod, container.name))
+                        }
+                    }
+                }
+                cards.sort();
+                cards.dedup();
+                let granted = ours
+                    .and_then(|(_, plan)| plan.of(&container.name))
+                    .unwrap_or_default();
+                let mut says: Vec<CardId> = granted.iter().map(|g| g.card.clone()).collect();
+                says.sort();
+                if cards != says {
+                    faults.push(format!(
+                        "{}/{}: kubelet gave {cards:?}, the pod says {says:?}",
+                        pod.pod, container.name
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Waits until the books of the node agree.
+pub async fn agree(
+    stage: &Stage,
+    settings: &Settings,
+    node: usize,
+    deadline: Deadline,
+) -> anyhow::Result<Books> {
+    until(
+        &format!("the books of node-{node} to agree"),
+        deadline,
+        || async {
+            let books = Books::read(stage, settings, node)
+                .await
+                .map_err(|e| format!("{e:#}"))?;
+            let faults = books.disagreements();
+            if faults.is_empty() {
+                Ok(books)
+            } else {
+                Err(faults.join("; "))
+            }
+        },
+    )
+    .await
+}
+
+/// Waits until nobody holds anything on the node, in any book.
+pub async fn are_empty(
+    stage: &Stage,
+    settings: &Settings,
+    node: usize,
+    deadline: Deadline,
+) -> anyhow::Result<()> {
+    until(
+        &format!("the books of node-{node} to be empty"),
+        deadline,
+        || async {
+            let books = Books::read(stage, settings, node)
+                .await
+                .map_err(|e| format!("{e:#}"))?;
+            let faults = books.disagreements();
+            if books.are_empty() && faults.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{books:?}: {faults:?}"))
+            }
+        },
+    )
+    .await
+}
