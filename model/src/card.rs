@@ -119,7 +119,7 @@ impl Inventory {
         {
             return Err(DuplicateCard((*twice).clone()));
         }
-        let links = link_matrix(&cards);
+        let links = link_matrix(&mut cards);
         Ok(Self { cards, links })
     }
 
@@ -150,24 +150,28 @@ impl Inventory {
 
 /// Kept because placement asks for thousands of pairs a pod. Links to cards that are not there
 /// are passed over; a link that only one end tells of counts for both.
-fn link_matrix(cards: &[Card]) -> Box<[u32]> {
+fn link_matrix(cards: &mut [Card]) -> Box<[u32]> {
     /// No node has more cards; a longer list is somebody's mistake, not worth a matrix.
     const MOST_CARDS: usize = 64;
     let count = cards.len();
     if count > MOST_CARDS || cards.iter().all(|card| card.links.is_empty()) {
         return Box::default();
     }
+    // The peers share the text of the cards' own ids: a scheduler keeps very many of them.
+    let ids: Vec<CardId> = cards.iter().map(|card| card.id.clone()).collect();
     let mut links = vec![0_u32; count * count];
-    for (a, card) in cards.iter().enumerate() {
-        for link in &card.links {
-            let Some(b) = cards.iter().position(|peer| peer.id == link.peer) else {
+    for (a, card) in cards.iter_mut().enumerate() {
+        for link in &mut card.links {
+            let Some((b, id)) = ids.iter().enumerate().find(|(_, id)| **id == link.peer) else {
                 continue;
             };
+            link.peer = id.clone();
+            if a == b {
+                continue;
+            }
             let mib = u32::try_from(link.bandwidth >> 20).map_or(u32::MAX, |mib| mib.max(1));
             for at in [a * count + b, b * count + a] {
-                if let Some(slot) = links.get_mut(at)
-                    && a != b
-                {
+                if let Some(slot) = links.get_mut(at) {
                     *slot = mib.max(*slot);
                 }
             }

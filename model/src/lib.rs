@@ -14,7 +14,7 @@ pub mod annotation;
 pub mod backoff;
 pub mod card;
 pub mod device_id;
-mod hold;
+pub mod hold;
 pub mod ledger;
 pub mod name;
 pub mod phase;

@@ -99,7 +99,7 @@ name!(
 );
 name!(
     /// A pod's namespace: 1 to 63 characters.
-    Namespace, "namespace", dns_name
+    Namespace, "namespace", dns_label
 );
 name!(
     /// A pod's name within its namespace: 1 to 253 characters.
@@ -111,7 +111,7 @@ name!(
 );
 name!(
     /// A container's name within its pod: 1 to 63 characters.
-    ContainerName, "container name", dns_name
+    ContainerName, "container name", dns_label
 );
 name!(
     /// An extended resource: `<domain>/<name>`.
@@ -165,6 +165,15 @@ fn dns_name(text: &str) -> Result<(), &'static str> {
         253,
         |b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.',
         "must be 1 to 253 of a-z, 0-9, - and .",
+    )
+}
+
+fn dns_label(text: &str) -> Result<(), &'static str> {
+    only(
+        text,
+        63,
+        |b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-',
+        "must be 1 to 63 of a-z, 0-9 and -",
     )
 }
 

@@ -5,8 +5,8 @@
 //! a container that will be handed something is planned onto the cards where that lies.
 
 mod draft;
-mod search;
 mod solver;
+mod trial;
 mod whole;
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     settings::{Policy, Settings},
 };
 
-pub use search::Search;
+pub use trial::Trial;
 
 /// Why a pod does not fit a node. Few different texts: kube-scheduler counts nodes by text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
@@ -81,19 +81,6 @@ pub enum NoFit {
     HandedOn(ResourceName),
 }
 
-impl NoFit {
-    /// Whether it can change when other pods leave the node. Where not, evicting is no use.
-    pub const fn can_change(&self) -> bool {
-        matches!(
-            self,
-            Self::Whole { .. }
-                | Self::WholeMemory { .. }
-                | Self::Share { .. }
-                | Self::Together { .. }
-        )
-    }
-}
-
 /// `50 core and 24GiB`.
 fn share(core: Option<CorePercent>, memory: Option<MemoryBytes>) -> String {
     match (core.map(CorePercent::percent), memory) {
@@ -107,14 +94,14 @@ fn share(core: Option<CorePercent>, memory: Option<MemoryBytes>) -> String {
 /// Where the containers of this pod would go on this node.
 ///
 /// Deterministic: the same ledger and request give the same plan. For one request on many
-/// nodes, make a [`Search`] once.
+/// nodes, make a [`Trial`] once.
 pub fn place(
     request: &PodRequest,
     ledger: &Ledger,
     settings: &Settings,
     cards: Policy,
 ) -> Result<Plan, NoFit> {
-    Search::new(request, settings).place(ledger, cards)
+    Trial::new(request, settings).place(ledger, cards)
 }
 
 /// How good this node is for the pod, 0 to 10, after `plan`.

@@ -4,7 +4,7 @@
 use super::{
     NoFit,
     draft::{Draft, HandedOn, take},
-    search::{Need, NeedOf, Search, rank},
+    trial::{Need, NeedOf, Trial, rank},
     whole,
 };
 use crate::{
@@ -29,7 +29,7 @@ pub(super) struct Solution {
 
 /// One search on one node.
 pub(super) struct Solver<'s, 'a> {
-    search: &'s Search<'a>,
+    trial: &'s Trial<'a>,
     ledger: &'s Ledger,
     cards: Policy,
     drafts: Vec<Draft>,
@@ -41,14 +41,14 @@ pub(super) struct Solver<'s, 'a> {
 }
 
 impl<'s, 'a> Solver<'s, 'a> {
-    pub(super) fn new(search: &'s Search<'a>, ledger: &'s Ledger, cards: Policy) -> Self {
+    pub(super) fn new(trial: &'s Trial<'a>, ledger: &'s Ledger, cards: Policy) -> Self {
         Self {
-            search,
+            trial,
             ledger,
             cards,
             drafts: vec![Draft::default(); ledger.rooms().len()],
             handed: Vec::new(),
-            chosen: Vec::with_capacity(search.needs.len()),
+            chosen: Vec::with_capacity(trial.needs.len()),
             tries: MOST_TRIES,
             failure: None,
         }
@@ -68,7 +68,7 @@ impl<'s, 'a> Solver<'s, 'a> {
 
     /// Plans this container and all after it.
     fn plan_from(&mut self, at: usize) -> bool {
-        let Some(need) = self.search.needs.get(at) else {
+        let Some(need) = self.trial.needs.get(at) else {
             return true;
         };
         let planned = match need.ask {
@@ -115,7 +115,7 @@ impl<'s, 'a> Solver<'s, 'a> {
             ) else {
                 continue;
             };
-            let (core, memory) = self.search.share_of(core, memory, room);
+            let (core, memory) = self.trial.share_of(core, memory, room);
             let after = before.with_share(need.role, core.percent(), memory);
             if before.whole || !need.can_share(room) || !after.fits(room) {
                 continue;
@@ -316,7 +316,7 @@ impl<'s, 'a> Solver<'s, 'a> {
             .iter()
             .filter_map(|card| self.ledger.rooms().get(*card));
         rooms.fold(0, |sum, room| {
-            sum.saturating_add(self.search.unit_of(room).count_in(room.size))
+            sum.saturating_add(self.trial.unit_of(room).count_in(room.size))
         })
     }
 

@@ -12,10 +12,10 @@ use crate::{
     plan::{ContainerGrants, Grant, GrantMode, Plan},
     quantity::{CorePercent, MemoryBytes, MemoryUnit},
     request::{Amount, Ask, PodRequest, Role},
-    settings::{Gives, Policy, Settings},
+    settings::{Gives, PlacementSetting, Policy, Settings},
 };
 
-/// All kinds of card, in the order of [`Search::units`].
+/// All kinds of card, in the order of [`Trial::units`].
 const KINDS: [CardKind; 6] = [
     CardKind::Gpu,
     CardKind::Ppu,
@@ -27,7 +27,7 @@ const KINDS: [CardKind; 6] = [
 
 /// A request made ready to be tried on many nodes.
 #[derive(Debug, Clone)]
-pub struct Search<'a> {
+pub struct Trial<'a> {
     pub(super) needs: Vec<Need<'a>>,
     /// What memory is counted in, by kind of card.
     units: [MemoryUnit; KINDS.len()],
@@ -65,7 +65,7 @@ const fn bit(kind: CardKind) -> u8 {
     1 << kind as u8
 }
 
-impl<'a> Search<'a> {
+impl<'a> Trial<'a> {
     /// Reads the request once.
     pub fn new(request: &'a PodRequest, settings: &Settings) -> Self {
         let needs = request.containers.iter().filter_map(|container| {
@@ -149,16 +149,35 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// Whether it would fit if no pod held anything: where not, evicting is no use. Looks at
+    /// each container for itself, so that it may say yes to containers that together are too
+    /// much.
+    pub fn could_fit(&self, ledger: &Ledger) -> bool {
+        self.needs.iter().all(|need| {
+            let rooms = ledger.rooms().iter();
+            let mut usable = rooms.filter(|room| room.healthy && need.covers(room));
+            match need.ask {
+                NeedOf::Share { memory, .. } => usable
+                    .any(|room| room.shareable && memory.is_none_or(|memory| memory <= room.size)),
+                NeedOf::Whole { count, .. } => {
+                    u32::try_from(usable.count()).is_ok_and(|usable| usable >= count)
+                }
+            }
+        })
+    }
+
     /// How good the node is for the pod, 0 to 10, with the plan of [`Self::place`], without
-    /// making it.
-    pub fn score(&self, ledger: &Ledger, cards: Policy, nodes: Policy) -> Result<u8, NoFit> {
+    /// making it. None where the pod does not fit.
+    pub fn score(&self, ledger: &Ledger, placement: PlacementSetting) -> Option<u8> {
+        let PlacementSetting { cards, nodes } = placement;
         if let [need] = self.needs.as_slice()
-            && let Some((at, used)) = self.best_share(need, ledger, cards)
+            && let NeedOf::Share { core, memory } = need.ask
         {
-            return Ok(draft::score(ledger, nodes, [(at, used)], &[]));
+            let best = self.best_share(need, core, memory, ledger, cards)?;
+            return Some(draft::score(ledger, nodes, [best], &[]));
         }
-        let solution = self.solve(ledger, cards)?;
-        Ok(draft::score_of_drafts(&solution.drafts, ledger, nodes))
+        let solution = self.solve(ledger, cards).ok()?;
+        Some(draft::score_of_drafts(&solution.drafts, ledger, nodes))
     }
 
     fn solve(&self, ledger: &Ledger, cards: Policy) -> Result<Solution, NoFit> {
@@ -188,10 +207,14 @@ impl<'a> Search<'a> {
     }
 
     /// The card for the only container's share, and how much of it is then promised.
-    fn best_share(&self, need: &Need<'_>, ledger: &Ledger, cards: Policy) -> Option<(usize, u16)> {
-        let NeedOf::Share { core, memory } = need.ask else {
-            return None;
-        };
+    fn best_share(
+        &self,
+        need: &Need<'_>,
+        core: Option<CorePercent>,
+        memory: Option<MemoryBytes>,
+        ledger: &Ledger,
+        cards: Policy,
+    ) -> Option<(usize, u16)> {
         let fitting = ledger.rooms().iter().enumerate().filter_map(|(at, room)| {
             let share = self.share_on(need, core, memory, room);
             (need.can_share(room) && share.fits(room)).then_some((at, room, share))
