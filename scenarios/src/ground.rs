@@ -91,6 +91,8 @@ pub trait Ground {
         verb: &str,
         body: &serde_json::Value,
     ) -> impl Future<Output = anyhow::Result<serde_json::Value>>;
+    /// Makes the first node's Runtime refuse the next allocations.
+    fn refuse_allocations(&self, times: u32) -> impl Future<Output = anyhow::Result<()>>;
     /// Ends a part.
     fn stop(&self, victim: Victim, signal: Signal) -> impl Future<Output = anyhow::Result<()>>;
     /// Starts a part that was ended.
@@ -256,6 +258,13 @@ impl Ground for StandIns {
         Ok(serde_json::from_str(
             &testbed::stage::post_json(&url, body.to_string()).await?,
         )?)
+    }
+
+    async fn refuse_allocations(&self, times: u32) -> anyhow::Result<()> {
+        let control = self.stage.layout().runtime_control_url(0);
+        testbed::stage::post(&format!("{control}/faults/refuse-allocate?times={times}"))
+            .await
+            .map(drop)
     }
 
     async fn stop(&self, victim: Victim, signal: Signal) -> anyhow::Result<()> {

@@ -4,12 +4,14 @@
 //! Kubernetes API, kubelet's and the Runtime's sockets, HTTP. `tests/` runs them on the
 //! stand-ins of `testbed`; a real cluster is one more implementation of [`Ground`].
 
+mod batch;
 mod ground;
 mod restarts;
 mod shares;
 mod switching;
 mod watching;
 
+pub use batch::batch_of_six_with_a_refusal;
 pub use ground::{Ground, StandIns, Victim, names};
 pub use restarts::{case_10_restarts_lose_nothing, each_part_in_turn};
 pub use shares::{

@@ -27,6 +27,7 @@ on_ready_node! {
     case_10_restarts_lose_nothing => |g| scenarios::case_10_restarts_lose_nothing(g);
     case_11_four_pods_on_one_card_are_all_named => |g| scenarios::case_11_four_pods_on_one_card(g);
     case_13_an_idle_node_reports_all_cards => |g| scenarios::case_13_idle_node(g);
+    a_batch_of_six_with_a_refusal_reaches_the_right_pods => |g| scenarios::batch_of_six_with_a_refusal(g);
     no_card_is_whole_and_shared_at_once => |g| scenarios::whole_and_shared_cards_never_meet(g);
     each_part_killed_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, Signal::Kill);
     each_part_ended_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, Signal::Term);
