@@ -4,6 +4,11 @@
 //! Kubernetes API, kubelet's and the Runtime's sockets, HTTP. `tests/` runs them on the
 //! stand-ins of `testbed`; a real cluster is one more implementation of [`Ground`].
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "scenarios are tests: what is missing fails them"
+)]
+
 mod batch;
 mod ground;
 mod restarts;

@@ -169,7 +169,7 @@ impl Books {
                     match id.parse::<DeviceId>() {
                         Ok(id) => cards.push(id.card),
                         Err(error) => {
-                            faults.push(format!("{}/{}: {error}", pod.pod, container.name))
+                            faults.push(format!("{}/{}: {error}", pod.pod, container.name));
                         }
                     }
                 }
