@@ -1,5 +1,12 @@
 //! Who may depend on whom, from `cargo metadata`.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::Command,

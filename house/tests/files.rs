@@ -1,5 +1,12 @@
 //! How source files are named, how long they are, and that each is part of the build.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use std::{
     collections::BTreeSet,
     fs,
