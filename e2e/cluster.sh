@@ -94,7 +94,8 @@ start() { # name
   shift
   local command=()
   mapfile -t command <"$LAB/parts/$name"
-  in_cp setsid "${command[@]}" >>"$LAB/logs/$name.log" 2>&1 </dev/null &
+  # exec: the process id written down is the part's own, not that of a shell around it.
+  (exec nsenter --net=/run/netns/$NET setsid "${command[@]}") >>"$LAB/logs/$name.log" 2>&1 </dev/null &
   echo $! >"$LAB/parts/$name.pid"
 }
 
