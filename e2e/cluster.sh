@@ -112,7 +112,8 @@ ends() { # name, signal
   kill "-${2:-TERM}" "$pid" 2>/dev/null || return 0
   local i
   for i in $(seq 1 100); do
-    kill -0 "$pid" 2>/dev/null || return 0
+    # One that has ended but was not waited for by its parent is ended all the same.
+    [[ $(ps -o stat= -p "$pid" || :) == [!Z]* ]] || return 0
     [[ $i -lt 50 ]] || kill -KILL "$pid" 2>/dev/null || :
     sleep 0.1
   done
