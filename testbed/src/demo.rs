@@ -218,10 +218,10 @@ async fn switch_off(stage: &Stage, cluster: &Cluster) -> anyhow::Result<()> {
         Deadline::seconds(30),
         || async {
             let book = get(&book_url).await.map_err(|e| format!("{e:#}"))?;
-            if book.contains("pod_uid") || book.contains("container") {
-                Err(format!("it holds {book}"))
-            } else {
-                Ok(())
+            let book: serde_json::Value = serde_json::from_str(&book).map_err(|e| e.to_string())?;
+            match book.get("allocations").and_then(|a| a.as_array()) {
+                Some(none) if none.is_empty() => Ok(()),
+                _ => Err(format!("it holds {book}")),
             }
         },
     )
