@@ -2,6 +2,9 @@
 //!
 //! With `--check` it writes nothing and fails when what is committed differs from
 //! what the `.proto` files give. Needs no `protoc`: protox compiles them.
+//!
+//! With `--baseline` it writes only the baseline that the contract with the Runtime is compared
+//! with from then on: at a release that adds to the contract, never to silence that comparison.
 
 use std::{fs, path::Path};
 
@@ -26,16 +29,32 @@ const CONTRACTS: [(&str, &[&str], &str); 3] = [
     ),
 ];
 
+/// The released contract with the Runtime, as a `FileDescriptorSet`.
+const BASELINE: &str = "runtime-proto/baseline/v1.binpb";
+
 fn main() -> anyhow::Result<()> {
     let check = std::env::args().any(|a| a == "--check");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .context("no workspace root")?;
+    if std::env::args().any(|a| a == "--baseline") {
+        return write_baseline(root);
+    }
     let scratch = std::env::temp_dir().join(format!("proto-gen-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
     let outcome = generate(root, &scratch, check);
     fs::remove_dir_all(&scratch)?;
     outcome
+}
+
+fn write_baseline(root: &Path) -> anyhow::Result<()> {
+    let [(include, files, _), ..] = CONTRACTS;
+    let mut compiler = protox::Compiler::new([root.join(include)])?;
+    compiler.include_source_info(false).open_files(files)?;
+    let path = root.join(BASELINE);
+    fs::create_dir_all(path.parent().context("no folder")?)?;
+    fs::write(path, compiler.encode_file_descriptor_set())?;
+    Ok(())
 }
 
 fn generate(root: &Path, scratch: &Path, check: bool) -> anyhow::Result<()> {

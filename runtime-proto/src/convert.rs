@@ -9,6 +9,11 @@ mod cards;
 mod metrics;
 pub(crate) mod text;
 
+#[cfg(test)]
+mod any_tests;
+#[cfg(test)]
+mod tests;
+
 pub(crate) use self::{
     allocation::{allocate_request, book, container_edits},
     cards::{cards, operation_status, supported},
