@@ -1,0 +1,222 @@
+//! The plugin's whole state, changed by plain calls: the ledger of the node, its own book, and
+//! the answers to kubelet's calls. No I/O and no waiting: the shells beside it do that.
+//!
+//! Invariants: nothing is answered that the ledger has not entered first; a call that is
+//! refused changes nothing; what a pod held is released exactly when the pod has ended.
+
+mod admit;
+mod observe;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use model::{
+    card::Inventory,
+    ledger::{Conflict, Ledger},
+    name::{ContainerName, PodRef, PodUid, ResourceName},
+    plan::{Grant, Plan},
+    settings::Settings,
+};
+use runtime_proto::client::{Allocation, ContainerEdits};
+
+use crate::{
+    book::{self, PodEntry, RuntimeState},
+    identity::{Answered, Consumer},
+};
+
+pub use admit::Step;
+pub use observe::{Annotate, Assertion, Malformed, Observed};
+
+/// How many refused pods and remembered plans are kept. Kubelet admits one pod at a time, and a
+/// refused one leaves its list at once: a few would do.
+const REMEMBERED: usize = 64;
+
+/// The state.
+#[derive(Debug)]
+pub struct Core {
+    settings: Arc<Settings>,
+    ledger: Ledger,
+    book: BTreeMap<PodUid, PodEntry>,
+    /// Grows with each look and each grant.
+    ticket: u64,
+    /// The newest look that was taken in.
+    observed: u64,
+    /// Pods that kubelet has rejected because of us.
+    refused: VecDeque<PodUid>,
+    /// Plans of pods in admission that came without one.
+    planned: VecDeque<(PodUid, Plan)>,
+    /// Whom the last preference was for: the Allocate that follows carries these ids.
+    preferred: Option<Preferred>,
+    /// The container that the Runtime is being asked for right now.
+    in_flight: Option<(PodUid, ContainerName)>,
+    /// Allocations to end at the Runtime, until it has said so.
+    releases: BTreeMap<String, PodRef>,
+}
+
+#[derive(Debug)]
+struct Preferred {
+    consumer: Consumer,
+    resource: ResourceName,
+    ids: Vec<String>,
+}
+
+impl Answered for Core {
+    fn answered(&self, uid: &PodUid, container: &ContainerName, resource: &ResourceName) -> bool {
+        self.book
+            .get(uid)
+            .is_some_and(|e| e.has(container, resource))
+    }
+
+    fn refused(&self, uid: &PodUid) -> bool {
+        self.refused.contains(uid)
+    }
+}
+
+impl Core {
+    /// No cards and no pods yet.
+    pub fn new(settings: Arc<Settings>) -> Self {
+        Self {
+            settings,
+            ledger: Ledger::new(Inventory::default()),
+            book: BTreeMap::new(),
+            ticket: 0,
+            observed: 0,
+            refused: VecDeque::new(),
+            planned: VecDeque::new(),
+            preferred: None,
+            in_flight: None,
+            releases: BTreeMap::new(),
+        }
+    }
+
+    /// The configuration.
+    pub const fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// The ledger.
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What each pod has.
+    pub const fn book(&self) -> &BTreeMap<PodUid, PodEntry> {
+        &self.book
+    }
+
+    /// A number for a look that begins now.
+    pub const fn ticket(&mut self) -> u64 {
+        self.ticket += 1;
+        self.ticket
+    }
+
+    /// The cards are now these.
+    pub fn set_cards(&mut self, inventory: Inventory) {
+        self.ledger.set_inventory(inventory);
+    }
+
+    /// Whether anything is held, or still to be released: only then is there anything to poll.
+    pub fn is_busy(&self) -> bool {
+        !self.book.is_empty() || !self.releases.is_empty()
+    }
+
+    /// Kubelet was restarted: the call after the last preference will not come.
+    pub fn forget_preference(&mut self) {
+        self.preferred = None;
+    }
+
+    /// The consumer of an Allocate that follows the preference for just these ids.
+    pub fn follows_preference(
+        &mut self,
+        resource: &ResourceName,
+        ids: &[String],
+    ) -> Option<Consumer> {
+        let preferred = self.preferred.take()?;
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        (preferred.resource == *resource && preferred.ids == sorted).then_some(preferred.consumer)
+    }
+
+    /// The pod has ended: what it had is free, and the Runtime is to be told.
+    pub fn end(&mut self, uid: &PodUid) -> Option<PodRef> {
+        self.ledger.remove(uid);
+        self.planned.retain(|(u, _)| u != uid);
+        let entry = self.book.remove(uid)?;
+        for container in entry.containers.keys() {
+            self.releases
+                .insert(book::allocation_id(uid, container), entry.pod.clone());
+        }
+        Some(entry.pod)
+    }
+
+    /// Kubelet was told no, so it rejects the pod: what it was given so far is free again.
+    pub fn refuse(&mut self, uid: &PodUid) {
+        self.in_flight = None;
+        self.end(uid);
+        self.refused.retain(|u| u != uid);
+        self.refused.push_back(uid.clone());
+        if self.refused.len() > REMEMBERED {
+            self.refused.pop_front();
+        }
+    }
+
+    /// The Runtime has granted what [`Step::Ask`] asked.
+    pub fn granted(&mut self, allocation: &Allocation, edits: ContainerEdits) {
+        self.in_flight = None;
+        self.asserted(allocation, edits);
+    }
+
+    /// The Runtime has this, as it was told.
+    pub fn asserted(&mut self, allocation: &Allocation, edits: ContainerEdits) {
+        if let Some(given) = self
+            .book
+            .get_mut(&allocation.consumer.uid)
+            .and_then(|e| e.containers.get_mut(&allocation.consumer.container))
+            && same(&given.grants, &allocation.grants)
+        {
+            given.edits = Some(edits);
+            given.runtime = RuntimeState::Has;
+        }
+    }
+
+    /// Nobody waits for the Runtime's answer any more: what was asked is told again later.
+    pub fn abandoned(&mut self) {
+        self.in_flight = None;
+    }
+
+    /// Allocation ids to end at the Runtime, with the pod that had them.
+    pub fn releases(&self) -> Vec<(String, PodRef)> {
+        self.releases
+            .iter()
+            .map(|(id, pod)| (id.clone(), pod.clone()))
+            .collect()
+    }
+
+    /// The Runtime has ended these.
+    pub fn released(&mut self, ids: &[String]) {
+        for id in ids {
+            self.releases.remove(id);
+        }
+    }
+
+    fn enter_truth(&mut self, uid: &PodUid) -> Option<Conflict> {
+        let hold = self.book.get(uid)?.hold();
+        self.ledger.hold_truth(uid, hold)
+    }
+}
+
+/// Whether two sets of grants are the same, in whatever order.
+fn same(a: &[Grant], b: &[Grant]) -> bool {
+    let sorted = |grants: &[Grant]| {
+        let mut grants = grants.to_vec();
+        grants.sort_unstable();
+        grants
+    };
+    sorted(a) == sorted(b)
+}
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;

@@ -1,0 +1,206 @@
+//! What this program writes on its node: the inventory, the names it owns, and, once a resource
+//! is withdrawn, its name out of the node's status.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use kit::{Failure, Tasks};
+use kube::api::{Api, Patch, PatchParams};
+use kubernetes::object::Node;
+use model::{
+    backoff::Backoff,
+    name::{NodeName, ResourceName},
+    settings::Settings,
+};
+use serde_json::{Map, Value, json};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    metrics::Metrics,
+    registrar::random,
+    withdrawal::{Withdrawals, patch},
+};
+
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// What the node should say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// The inventory's annotation.
+    pub inventory: String,
+    /// The names that are offered.
+    pub offered: BTreeSet<ResourceName>,
+}
+
+/// The node's writer.
+pub struct NodeWriter {
+    /// The API server.
+    pub client: kube::Client,
+    /// Which node.
+    pub node: NodeName,
+    /// Annotation keys and resource names.
+    pub settings: Arc<Settings>,
+    /// The program's metrics.
+    pub metrics: Metrics,
+    /// What to write; nothing before the cards are known.
+    pub wish: watch::Receiver<Option<Wish>>,
+    /// Kubelet's restarts: it may have made its node anew.
+    pub restarted: watch::Receiver<u64>,
+}
+
+impl NodeWriter {
+    /// Runs until shutdown.
+    pub async fn run(mut self, tasks: Tasks) -> Result<(), Failure> {
+        tokio::select! {
+            () = tasks.shutdown() => Ok(()),
+            never = self.turns() => match never {},
+        }
+    }
+
+    async fn turns(&mut self) -> std::convert::Infallible {
+        let started = Instant::now();
+        let mut withdrawals = Withdrawals::default();
+        let mut backoff = Backoff::standard();
+        let mut failing: Option<String> = None;
+        let mut found = false;
+        loop {
+            let wish = self.wish.borrow_and_update().clone();
+            if let Some(wish) = &wish {
+                withdrawals.offer(wish.offered.clone(), started.elapsed());
+            }
+            let turn = self
+                .turn(wish.as_ref(), &mut withdrawals, &mut found, started)
+                .await;
+            let outcome = if turn.is_ok() { "ok" } else { "failed" };
+            let wait = match turn {
+                Ok(wrote) => {
+                    if wrote {
+                        self.count(outcome);
+                    }
+                    backoff.reset();
+                    failing = None;
+                    withdrawals
+                        .next_look()
+                        .map(|at| at.saturating_sub(started.elapsed()))
+                }
+                Err(why) => {
+                    self.count(outcome);
+                    if failing.as_ref() != Some(&why) {
+                        tracing::warn!(node = %self.node, why, "node not written, trying again");
+                        failing = Some(why);
+                    }
+                    Some(backoff.next(random()))
+                }
+            };
+            tokio::select! {
+                () = rest(wait) => {}
+                _ = self.wish.changed() => {}
+                _ = self.restarted.changed() => {}
+            }
+        }
+    }
+
+    fn count(&self, outcome: &str) {
+        self.metrics
+            .writes
+            .with_label_values(&["node", outcome])
+            .inc();
+    }
+
+    /// One look at the node and what follows from it. Whether anything was written.
+    async fn turn(
+        &self,
+        wish: Option<&Wish>,
+        withdrawals: &mut Withdrawals,
+        found: &mut bool,
+        started: Instant,
+    ) -> Result<bool, String> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let node = within(nodes.get(self.node.as_str())).await?;
+        let keys = &self.settings.annotations;
+        let there = |key: &str| {
+            let annotations = node.metadata.annotations.as_ref()?;
+            annotations.get(key).map(String::as_str)
+        };
+        if !*found {
+            *found = true;
+            if let Some(owned) = there(&keys.owned_resources) {
+                let configured = |n: &ResourceName| self.settings.resource(n.as_str()).is_some();
+                if let Err(error) = withdrawals.found(owned, configured, started.elapsed()) {
+                    tracing::warn!(node = %self.node, key = keys.owned_resources, %error, "annotation passed over");
+                    self.metrics.malformed.with_label_values(&["node"]).inc();
+                }
+            }
+        }
+
+        let in_capacity = |name: &str| node.status.capacity.contains_key(name);
+        let in_allocatable = |name: &str| node.status.allocatable.contains_key(name);
+        let remove = withdrawals.look(
+            |name| in_capacity(name) || in_allocatable(name),
+            started.elapsed(),
+            random(),
+        );
+
+        let mut annotations = Map::new();
+        let owned = withdrawals.owned();
+        let mut want = |key: &str, value: &str| {
+            if there(key) != Some(value) {
+                annotations.insert(key.to_owned(), Value::from(value));
+            }
+        };
+        if let Some(wish) = wish {
+            want(&keys.inventory, &wish.inventory);
+            want(&keys.owned_resources, &owned);
+        }
+        let mut wrote = false;
+        if !annotations.is_empty() {
+            let keys: Vec<&String> = annotations.keys().collect();
+            let changed = format!("{keys:?}");
+            let patch = json!({"metadata": {"annotations": annotations}});
+            within(nodes.patch(
+                self.node.as_str(),
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            ))
+            .await?;
+            tracing::info!(node = %self.node, annotations = changed, "node written");
+            wrote = true;
+        }
+        if !remove.is_empty() {
+            self.remove(patch(&remove, in_capacity, in_allocatable))
+                .await?;
+            let names: Vec<&str> = remove.iter().map(ResourceName::as_str).collect();
+            tracing::info!(node = %self.node, resources = names.join(", "), "taken out of the node's status");
+            wrote = true;
+        }
+        Ok(wrote)
+    }
+
+    async fn remove(&self, patch: Value) -> Result<(), String> {
+        let request = http::Request::patch(format!("/api/v1/nodes/{}/status", self.node))
+            .header(http::header::CONTENT_TYPE, "application/json-patch+json")
+            .body(patch.to_string().into_bytes())
+            .map_err(|e| e.to_string())?;
+        within(self.client.request::<Node>(request))
+            .await
+            .map(|_| ())
+    }
+}
+
+async fn rest(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A call to the API server, which may hang.
+async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
+    match timeout(WITHIN, call).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {WITHIN:?}")),
+    }
+}

@@ -1,0 +1,303 @@
+//! All resources' endpoints: served, registered, kept registered, withdrawn.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher, Hasher, RandomState},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use kit::{Failure, Ready, Tasks};
+use model::name::ResourceName;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+use crate::{
+    admission::{Admission, Calls},
+    endpoint::{Endpoint, file_id},
+    kubelet,
+    offers::Offer,
+    registration::{Do, FileId, Registration, Sight},
+    socket_name::{self, socket_name},
+};
+
+/// A look at the folder: a few stat calls.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What the cards offer; none before they are known.
+pub type Offers = Option<Vec<Arc<Offer>>>;
+
+/// The registrar.
+pub struct Registrar {
+    folder: PathBuf,
+    admission: Arc<Admission>,
+    ready: Ready,
+    slots: BTreeMap<ResourceName, Slot>,
+    asking: JoinSet<Asked>,
+    leaving: JoinSet<()>,
+    started: Instant,
+    /// The kubelet that is there, to notice a restart once for all resources.
+    kubelet: Option<FileId>,
+    /// Told when kubelet has been restarted.
+    restarted: watch::Sender<u64>,
+}
+
+struct Slot {
+    offer: Arc<Offer>,
+    endpoint: Option<Endpoint>,
+    registration: Registration,
+    /// What was last logged to be wrong.
+    failing: Option<String>,
+}
+
+struct Asked {
+    resource: ResourceName,
+    kubelet: FileId,
+    answer: Result<(), String>,
+}
+
+impl Registrar {
+    /// `restarted` counts kubelet's restarts.
+    pub fn new(
+        folder: PathBuf,
+        admission: Arc<Admission>,
+        ready: Ready,
+        restarted: watch::Sender<u64>,
+    ) -> Self {
+        Self {
+            folder,
+            admission,
+            ready,
+            slots: BTreeMap::new(),
+            asking: JoinSet::new(),
+            leaving: JoinSet::new(),
+            started: Instant::now(),
+            kubelet: None,
+            restarted,
+        }
+    }
+
+    /// Runs until shutdown.
+    pub async fn run(
+        mut self,
+        mut offers: watch::Receiver<Offers>,
+        tasks: Tasks,
+    ) -> Result<(), Failure> {
+        self.remove_stale();
+        let mut ticks = interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = tasks.shutdown() => break,
+                changed = offers.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                    let now = offers.borrow_and_update().clone();
+                    if let Some(now) = now {
+                        self.offer(now);
+                    }
+                }
+                Some(asked) = self.asking.join_next(), if !self.asking.is_empty() => {
+                    if let Ok(asked) = asked {
+                        self.asked(asked);
+                    }
+                }
+                Some(_) = self.leaving.join_next(), if !self.leaving.is_empty() => {}
+                _ = ticks.tick() => self.look_for_restart(),
+            }
+            self.step_all();
+            self.say_ready(offers.borrow().is_some());
+        }
+        // Dropped, the endpoints take their sockets with them.
+        Ok(())
+    }
+
+    /// Sockets of an earlier run: kubelet has no stream to them any more.
+    fn remove_stale(&self) {
+        let Ok(entries) = std::fs::read_dir(&self.folder) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(socket_name::is_ours)
+                && std::fs::remove_file(entry.path()).is_ok()
+            {
+                tracing::info!(socket = %entry.path().display(), "removed a socket of an earlier run");
+            }
+        }
+    }
+
+    fn offer(&mut self, offers: Vec<Arc<Offer>>) {
+        let now: BTreeSet<&ResourceName> = offers.iter().map(|o| &o.resource).collect();
+        let gone: Vec<ResourceName> = self
+            .slots
+            .keys()
+            .filter(|r| !now.contains(r))
+            .cloned()
+            .collect();
+        for resource in gone {
+            if let Some(slot) = self.slots.remove(&resource) {
+                tracing::info!(%resource, "withdrawn");
+                if let Some(endpoint) = slot.endpoint {
+                    self.leaving.spawn(endpoint.withdraw());
+                }
+            }
+        }
+        for offer in offers {
+            match self.slots.get_mut(&offer.resource) {
+                Some(slot) if slot.offer == offer => {}
+                Some(slot) => {
+                    if let Some(endpoint) = &slot.endpoint {
+                        endpoint.send(offer.clone());
+                    }
+                    slot.offer = offer;
+                }
+                None => {
+                    self.slots.insert(
+                        offer.resource.clone(),
+                        Slot {
+                            offer,
+                            endpoint: None,
+                            registration: Registration::new(),
+                            failing: None,
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    fn look_for_restart(&mut self) {
+        let now = file_id(&self.folder.join(socket_name::KUBELET));
+        if now.is_some() && now != self.kubelet {
+            if self.kubelet.is_some() {
+                tracing::info!("kubelet was restarted");
+                self.admission.core().forget_preference();
+                self.restarted.send_modify(|n| *n += 1);
+            }
+            self.kubelet = now;
+        }
+    }
+
+    fn step_all(&mut self) {
+        let kubelet = file_id(&self.folder.join(socket_name::KUBELET));
+        let now = self.started.elapsed();
+        for (resource, slot) in &mut self.slots {
+            // Serve, then register: at most two steps.
+            for _ in 0..2 {
+                let sight = Sight {
+                    now,
+                    kubelet,
+                    served: slot.endpoint.as_ref().is_some_and(Endpoint::is_served),
+                    streams: slot.endpoint.as_ref().map_or(0, Endpoint::streams),
+                };
+                match slot.registration.step(&sight, random()) {
+                    Do::Nothing => break,
+                    Do::Serve => {
+                        // The old one first: it takes its socket with it.
+                        slot.endpoint = None;
+                        let calls = Calls {
+                            admission: self.admission.clone(),
+                            resource: resource.clone(),
+                        };
+                        match Endpoint::serve(&self.folder, calls, slot.offer.clone()) {
+                            Ok(endpoint) => slot.endpoint = Some(endpoint),
+                            Err(error) => {
+                                slot.registration.fail(now, random());
+                                let why = format!("socket in {}: {error}", self.folder.display());
+                                slot.fails(resource, why);
+                                break;
+                            }
+                        }
+                    }
+                    Do::Register(kubelet) => {
+                        let socket = self.folder.join(socket_name::KUBELET);
+                        let resource = resource.clone();
+                        self.asking.spawn(async move {
+                            let endpoint = socket_name(&resource);
+                            let name = resource.as_str().to_owned();
+                            let answer = kubelet::register(&socket, endpoint, name).await;
+                            Asked {
+                                resource,
+                                kubelet,
+                                answer,
+                            }
+                        });
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn asked(&mut self, asked: Asked) {
+        let outcome = if asked.answer.is_ok() { "ok" } else { "failed" };
+        self.admission
+            .metrics
+            .registrations
+            .with_label_values(&[outcome])
+            .inc();
+        let Some(slot) = self.slots.get_mut(&asked.resource) else {
+            return;
+        };
+        match asked.answer {
+            Ok(()) => {
+                slot.registration.registered(asked.kubelet);
+                slot.failing = None;
+                tracing::info!(
+                    resource = %asked.resource,
+                    devices = slot.offer.devices.len(),
+                    "registered"
+                );
+            }
+            Err(why) => {
+                slot.registration.fail(self.started.elapsed(), random());
+                slot.fails(&asked.resource, why);
+            }
+        }
+    }
+
+    fn say_ready(&self, cards_known: bool) {
+        let missing: Vec<&str> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| !slot.registration.is_registered())
+            .map(|(resource, _)| resource.as_str())
+            .collect();
+        let registered = self.slots.len() - missing.len();
+        self.admission
+            .metrics
+            .registered
+            .set(i64::try_from(registered).unwrap_or(i64::MAX));
+        if !cards_known {
+            return;
+        }
+        if missing.is_empty() {
+            self.ready.met();
+        } else {
+            self.ready.unmet(format!(
+                "not registered with kubelet: {}",
+                missing.join(", ")
+            ));
+        }
+    }
+}
+
+impl Slot {
+    fn fails(&mut self, resource: &ResourceName, why: String) {
+        if self.failing.as_ref() != Some(&why) {
+            tracing::warn!(%resource, why, "not registered, trying again");
+            self.failing = Some(why);
+        }
+    }
+}
+
+/// Any value: it only spreads retries.
+pub fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
