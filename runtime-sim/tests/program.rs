@@ -7,22 +7,24 @@
     reason = "a test fails by panicking"
 )]
 
-use std::{path::Path, time::Duration};
+mod scene;
+
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
 
 use clap::Parser;
 use kit::Chassis;
+use model::{backoff::Backoff, plan::GrantMode};
 use runtime_proto::{Client, Sockets};
 use runtime_sim::Args;
+use scene::{WITHIN, allocation, cards_after_loss, next_cards_at_last, refusal, soon};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-
-async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(20), future)
-        .await
-        .expect("within 20 s")
-}
 
 fn args(folder: &Path, control: &str) -> Args {
     let folder = folder.to_str().unwrap();
@@ -114,4 +116,49 @@ async fn a_second_simulator_in_the_same_folder_is_refused() {
         "{error}"
     );
     chassis.tasks.shutdown_token().cancel();
+}
+
+/// The program itself; killed when the test ends.
+struct Process(Child);
+
+impl Process {
+    fn start(folder: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_runtime-sim"));
+        command.args(["--feature", "on", "--dir"]).arg(folder);
+        command.arg("--state").arg(folder.join("state.json"));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_killed_simulator_comes_back_with_its_book_over_its_stale_sockets() {
+    let folder = tempfile::tempdir().unwrap();
+    let step = Duration::from_millis(20);
+    let sockets = Sockets::in_folder(folder.path());
+    let client = Client::with_backoff(sockets.clone(), Backoff::new(step, step * 4));
+    let mut events = client.watch_cards();
+
+    let first = Process::start(folder.path());
+    let before = next_cards_at_last(&mut events).await;
+    assert_eq!(before.inventory.cards().len(), 8);
+    let asked = allocation("a", vec![("ppu-0", GrantMode::Whole)]);
+    let edits = client.allocate(&asked, WITHIN).await.unwrap();
+    drop(first);
+    assert!(sockets.device_manager.exists(), "a kill leaves the socket");
+
+    let _second = Process::start(folder.path());
+    assert_eq!(cards_after_loss(&mut events).await, before);
+    let (_, book) = soon(client.book()).await.unwrap();
+    assert_eq!(book, std::slice::from_ref(&asked));
+    assert_eq!(client.allocate(&asked, WITHIN).await.unwrap(), edits);
+    let clash = allocation("b", vec![("ppu-0", GrantMode::Whole)]);
+    assert!(refusal(client.allocate(&clash, WITHIN).await).contains("ppu-0"));
 }
