@@ -279,15 +279,15 @@ impl Admission {
 
     /// Ends at the Runtime what has ended here. What fails stays to be ended.
     pub async fn release(&self) {
-        let releases = self.core().releases();
-        if releases.is_empty() {
+        let ended = self.core().releases();
+        if ended.is_empty() {
             return;
         }
-        let ids: Vec<String> = releases.iter().map(|(id, _)| id.clone()).collect();
+        let ids: Vec<String> = ended.iter().map(|(id, _)| id.clone()).collect();
         match self.runtime.release(&ids).await {
             Ok(released) => {
                 self.core().released(&ids);
-                for (id, pod) in &releases {
+                for (id, pod) in &ended {
                     if released.contains(id) {
                         self.metrics.releases.inc();
                         tracing::info!(%pod, allocation = id, "released");

@@ -1,1 +1,166 @@
+use model::request::Role;
 
+use super::*;
+use crate::fixture::{CORE, GPU, MEMORY, card_id, cards, ids, request, resource, settings};
+
+fn asked(limits: &[(&str, u64)]) -> ContainerRequest {
+    let all = request(&[("main", Role::App, limits)], &settings());
+    all.containers[0].clone()
+}
+
+fn setting(name: &str) -> ResourceSetting {
+    settings().resource(name).unwrap().clone()
+}
+
+fn of(
+    limits: &[(&str, u64)],
+    resource: &str,
+    ids: &[String],
+    planned: Option<&[Grant]>,
+) -> Result<Vec<Grant>, BadDevices> {
+    let setting = setting(resource);
+    let cards = by_card(&parse(&setting, ids)?);
+    let asked = asked(limits);
+    let inventory = inventory();
+    let grants = of_cards(&asked, &setting, &cards, planned, &settings(), &inventory)?;
+    let count = asked.amounts.iter().find(|a| a.resource == setting.name);
+    agree(&grants, &setting, count.unwrap().count, &cards, &inventory)?;
+    Ok(grants)
+}
+
+fn inventory() -> Inventory {
+    cards(4, 144)
+}
+
+fn whole(card: &str) -> Grant {
+    Grant {
+        card: card_id(card),
+        mode: GrantMode::Whole,
+    }
+}
+
+fn share_of(card: &str, core: u32, gib: u64) -> Grant {
+    Grant {
+        card: card_id(card),
+        mode: GrantMode::Share {
+            core: CorePercent::new(core),
+            memory: MemoryBytes::from_gib(gib),
+        },
+    }
+}
+
+#[test]
+fn either_call_of_a_share_gives_the_same_grants() {
+    let limits = [(CORE, 50), (MEMORY, 24)];
+    let by_core = of(&limits, CORE, &ids("ppu-1", "core", 0..50), None);
+    let by_memory = of(&limits, MEMORY, &ids("ppu-1", "mem", 7..31), None);
+    assert_eq!(by_core, Ok(vec![share_of("ppu-1", 50, 24)]));
+    assert_eq!(by_core, by_memory);
+}
+
+#[test]
+fn core_alone_takes_its_part_of_the_memory_and_memory_alone_no_core() {
+    assert_eq!(
+        of(&[(CORE, 33)], CORE, &ids("ppu-0", "core", 0..33), None),
+        Ok(vec![share_of("ppu-0", 33, 47)])
+    );
+    assert_eq!(
+        of(&[(MEMORY, 5)], MEMORY, &ids("ppu-0", "mem", 0..5), None),
+        Ok(vec![share_of("ppu-0", 0, 5)])
+    );
+}
+
+#[test]
+fn a_share_over_two_cards_is_refused() {
+    let mut two = ids("ppu-0", "core", 0..25);
+    two.extend(ids("ppu-1", "core", 0..25));
+    let error = of(&[(CORE, 50)], CORE, &two, None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a share must be on one card, the devices of aliyun.com/gpu-core are on ppu-0, ppu-1"
+    );
+}
+
+#[test]
+fn core_of_200_is_two_whole_cards_and_not_three_parts() {
+    let mut two = ids("ppu-0", "core", 0..100);
+    two.extend(ids("ppu-2", "core", 0..100));
+    let grants = of(&[(CORE, 200)], CORE, &two, None);
+    assert_eq!(grants, Ok(vec![whole("ppu-0"), whole("ppu-2")]));
+    let mut uneven = ids("ppu-0", "core", 0..99);
+    uneven.extend(ids("ppu-2", "core", 0..100));
+    uneven.push("ppu-0.core.99".into());
+    uneven.pop();
+    uneven.push("ppu-2.core.0".into());
+    assert!(of(&[(CORE, 200)], CORE, &uneven, None).is_err());
+}
+
+#[test]
+fn memory_beside_whole_cards_called_first_goes_by_the_plan() {
+    let limits = [(CORE, 200), (MEMORY, 100)];
+    let memory = ids("ppu-2", "mem", 0..100);
+    let planned = [whole("ppu-0"), whole("ppu-2")];
+    let grants = of(&limits, MEMORY, &memory, Some(&planned));
+    assert_eq!(grants, Ok(planned.to_vec()));
+    assert!(matches!(
+        of(&limits, MEMORY, &memory, None),
+        Err(BadDevices::CardCount {
+            asked: 2,
+            given: 1,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn whole_cards_are_their_ids() {
+    let two = vec!["ppu-3.card.0".to_owned(), "ppu-1.card.0".to_owned()];
+    let grants = of(&[(GPU, 2)], GPU, &two, None);
+    assert_eq!(grants, Ok(vec![whole("ppu-1"), whole("ppu-3")]));
+}
+
+#[test]
+fn ids_of_another_resource_or_form_are_refused() {
+    let wrong = of(&[(CORE, 1)], CORE, &["ppu-0.mem.0".to_owned()], None);
+    assert!(matches!(wrong, Err(BadDevices::Kind { .. })));
+    let wrong = of(&[(CORE, 1)], CORE, &["GPU-1".to_owned()], None);
+    assert!(matches!(wrong, Err(BadDevices::Id(_))));
+}
+
+#[test]
+fn each_card_must_give_what_its_grant_needs() {
+    let inventory = inventory();
+    let two = [whole("ppu-0"), whole("ppu-1")];
+    let need = wanted(&two, &setting(MEMORY), 200, &inventory);
+    assert_eq!(need, [(card_id("ppu-0"), 144), (card_id("ppu-1"), 56)]);
+    let need = wanted(&two, &setting(CORE), 200, &inventory);
+    assert_eq!(need, [(card_id("ppu-0"), 100), (card_id("ppu-1"), 100)]);
+    let error = agree(
+        &[share_of("ppu-0", 50, 24)],
+        &setting(CORE),
+        50,
+        &[(card_id("ppu-1"), 50)].into(),
+        &inventory,
+    );
+    assert_eq!(
+        error,
+        Err(BadDevices::Amount {
+            card: card_id("ppu-0"),
+            resource: resource(CORE),
+            wanted: 50,
+            given: 0
+        })
+    );
+}
+
+#[test]
+fn ids_alone_say_what_a_pod_without_a_readable_request_has() {
+    let all: Vec<DeviceId> = ["ppu-0.card.0", "ppu-1.core.3", "ppu-1.mem.1", "ppu-1.mem.2"]
+        .iter()
+        .map(|id| id.parse().unwrap())
+        .collect();
+    assert_eq!(
+        of_ids(&all, &settings(), &inventory()),
+        [whole("ppu-0"), share_of("ppu-1", 1, 2)]
+    );
+}

@@ -17,6 +17,8 @@ pub mod checkpoint;
 pub mod convert;
 pub mod core;
 pub mod endpoint;
+#[cfg(test)]
+mod fixture;
 pub mod grants;
 pub mod identity;
 pub mod kubelet;
