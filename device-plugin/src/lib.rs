@@ -19,6 +19,8 @@ pub mod core;
 pub mod endpoint;
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod fixture_kubelet;
 pub mod grants;
 pub mod identity;
 pub mod kubelet;

@@ -102,6 +102,7 @@ impl Core {
     fn find_ended(&mut self, look: &Look, observed: &mut Observed) {
         let views: BTreeMap<&PodUid, &PodView> = look.pods.iter().map(|v| (&v.uid, v)).collect();
         let mut ended = Vec::new();
+        let mut understood = Vec::new();
         for (uid, entry) in &mut self.book {
             let newer = entry.since >= look.ticket;
             let Some(view) = views.get(uid) else {
@@ -118,6 +119,7 @@ impl Core {
                 && let Ok(request) = &view.request
             {
                 entry.request = Some(request.clone());
+                understood.push(uid.clone());
             }
             let missed = look.source == PodSource::Kubelet
                 && look
@@ -135,6 +137,12 @@ impl Core {
         }
         for uid in ended {
             observed.ended.extend(self.end(&uid));
+        }
+        // With its request it is known which of its containers run one after the other.
+        for uid in understood {
+            let conflict = self.enter_truth(&uid);
+            let pod = self.book.get(&uid).map(|e| e.pod.clone());
+            observed.conflicts.extend(pod.zip(conflict));
         }
     }
 
@@ -392,9 +400,8 @@ impl Core {
         observed
             .adopted
             .push((consumer.pod.clone(), consumer.container.clone()));
-        if let Some(conflict) = self.enter_truth(&consumer.uid) {
-            observed.conflicts.push((consumer.pod.clone(), conflict));
-        }
+        // Without its request the sum may be too much; what is so is said once that is known.
+        self.enter_truth(&consumer.uid);
     }
 
     /// What the Runtime does not have as the book has it.
