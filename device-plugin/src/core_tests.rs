@@ -82,7 +82,7 @@ fn case_1_two_pods_of_one_moment_get_the_cards_their_plans_name() {
             };
             view.assigned = Some(plan(&[("main", vec![grant.clone()])]));
             kubelet.admit(&mut core, view, || backwards).unwrap();
-            assert_eq!(grants(&core, name, "main"), [grant.clone()]);
+            assert_eq!(grants(&core, name, "main"), std::slice::from_ref(&grant));
             let id = book::allocation_id(&uid(name), &container("main"));
             assert_eq!(kubelet.runtime[&id].grants, [grant]);
             assert_eq!(kubelet.runtime[&id].consumer.pod, pod_ref(name));

@@ -102,8 +102,11 @@ pub(crate) fn simple(name: &str, created: i64, limits: &[(&str, u64)]) -> PodVie
     pod(name, created, request(&one, &settings()))
 }
 
-/// What PodResources shows of a pod: container, resource, ids.
-pub(crate) fn shown(name: &str, containers: &[(&str, &[(&str, Vec<String>)])]) -> PodDevices {
+/// A container of PodResources: name, and resource with ids.
+pub(crate) type Shown<'a> = (&'a str, &'a [(&'a str, Vec<String>)]);
+
+/// What PodResources shows of a pod.
+pub(crate) fn shown(name: &str, containers: &[Shown<'_>]) -> PodDevices {
     PodDevices {
         pod: pod_ref(name),
         containers: containers

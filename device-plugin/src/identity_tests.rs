@@ -76,6 +76,10 @@ fn find(
     consumer(&call, listed, pods, own).map(|c| (c.pod.name.to_string(), c.container.to_string()))
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "compared with what identity answers"
+)]
 fn is(pod: &str, container: &str) -> Result<(String, String), Unknown> {
     Ok((pod.to_owned(), container.to_owned()))
 }
@@ -439,7 +443,7 @@ proptest! {
                         if !shown.containers.iter().any(|c| c.name == names[index]) {
                             shown.containers.push(kubernetes::convert::ContainerDevices {
                                 name: names[index].clone(),
-                                devices: Default::default(),
+                                devices: std::collections::BTreeMap::new(),
                             });
                         }
                         let there = shown.containers.iter_mut().find(|c| c.name == names[index]);
