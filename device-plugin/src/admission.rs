@@ -29,9 +29,11 @@ use crate::{
 const REBUILT_WITHIN: Duration = Duration::from_secs(5);
 /// How long the Runtime may take for one container.
 const RUNTIME_WITHIN: Duration = Duration::from_secs(8);
-/// How long a call goes on looking where what it sees may pass: lists that are out of step for a
-/// moment, cards of a pod that has just ended.
-const LOOK_AGAIN_FOR: Duration = Duration::from_millis(1500);
+/// How long a call goes on looking where the lists of pods may be out of step for a moment. The
+/// node admits no other pod meanwhile.
+const IN_STEP_WITHIN: Duration = Duration::from_millis(500);
+/// How long it waits for the cards of a pod that is just ending.
+const ENDED_WITHIN: Duration = Duration::from_millis(1500);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// What all endpoints and the reconcile loop share.
@@ -68,6 +70,11 @@ impl Admission {
     pub fn core(&self) -> MutexGuard<'_, Core> {
         // A panic while it was held has ended the program already.
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the call under way, and lets no other through while the answer is kept.
+    pub async fn quiet(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// GetPreferredAllocation for one container.
@@ -148,7 +155,7 @@ impl Admission {
     /// Who kubelet asks for. Looks again for a while where the lists are out of step.
     async fn identify(&self, resource: &ResourceName, count: u64) -> Result<Consumer, Refusal> {
         let call = Call { resource, count };
-        let deadline = Instant::now() + LOOK_AGAIN_FOR;
+        let deadline = Instant::now() + IN_STEP_WITHIN;
         loop {
             let refusal = match self.look().await {
                 Ok((look, _)) => {
@@ -194,20 +201,26 @@ impl Admission {
         resource: &ResourceName,
         decide: impl Fn(&mut Core) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let deadline = Instant::now() + LOOK_AGAIN_FOR;
+        let deadline = Instant::now() + ENDED_WITHIN;
+        let mut hopeless = false;
         loop {
             let decided = decide(&mut self.core());
             let refusal = match decided {
                 Ok(decided) => return Ok(decided),
                 Err(refusal) => refusal,
             };
-            if !refusal.may_pass() || Instant::now() + LOOK_AGAIN_AFTER > deadline {
+            let late = Instant::now() + LOOK_AGAIN_AFTER > deadline;
+            if hopeless || late || !refusal.may_pass() {
                 self.refuse(consumer, resource, &refusal);
                 return Err(refusal);
             }
-            sleep(LOOK_AGAIN_AFTER).await;
+            // The first other look comes at once: the last one may be as old as this call.
             if let Ok((_, observed)) = self.look().await {
+                hopeless = !observed.leaving;
                 self.confirm(observed.suspects).await;
+            }
+            if !hopeless {
+                sleep(LOOK_AGAIN_AFTER).await;
             }
         }
     }
@@ -343,9 +356,15 @@ impl Admission {
                 .inc();
             tracing::warn!(pod = %malformed.pod, why = malformed.why, "passed over");
         }
+        self.count_held();
+    }
+
+    /// Sets the gauge of pods that hold cards.
+    pub fn count_held(&self) {
+        let held = self.core().book().len();
         self.metrics
             .held_pods
-            .set(i64::try_from(self.core().book().len()).unwrap_or(i64::MAX));
+            .set(i64::try_from(held).unwrap_or(i64::MAX));
     }
 }
 

@@ -5,6 +5,7 @@
 //! refused changes nothing; what a pod held is released exactly when the pod has ended.
 
 mod admit;
+mod compare;
 mod observe;
 
 use std::{
@@ -27,7 +28,8 @@ use crate::{
 };
 
 pub use admit::Step;
-pub use observe::{Annotate, Assertion, Malformed, Observed};
+pub use compare::{Annotate, Assertion};
+pub use observe::{Malformed, Observed};
 
 /// How many refused pods and remembered plans are kept. Kubelet admits one pod at a time, and a
 /// refused one leaves its list at once: a few would do.

@@ -173,6 +173,42 @@ fn a_kubelet_that_has_just_started_and_lists_nothing_releases_nothing() {
 }
 
 #[test]
+fn what_only_the_api_server_and_kubelet_s_record_show_is_held_after_all_others_lost_it() {
+    let mut kubelet = Kubelet::default();
+    let mut first = core(1, 16);
+    kubelet
+        .admit(&mut first, simple("runs", 0, &[(CORE, 50)]), never)
+        .unwrap();
+    let given = &kubelet.given[&uid("runs")]["main"][CORE];
+    let text = format!(
+        r#"{{"Data":{{"PodDeviceEntries":[{{"PodUID":"uid-runs","ContainerName":"main",
+        "ResourceName":"{CORE}","DeviceIDs":{{"-1":{}}}}}]}}}}"#,
+        serde_json::to_string(given).unwrap()
+    );
+    let (checkpoint, _) = crate::checkpoint::parse(&text).unwrap();
+    let now = kubelet.look(&mut first);
+    let written = first.annotations(&now);
+    // By kubelet's record, or by what was written on the pod.
+    for record in [Some(&checkpoint), None] {
+        let mut view = kubelet.pods[0].clone();
+        view.allocated = record.is_none().then(|| written[0].text.clone());
+        let mut second = core(1, 16);
+        let mut now = look(second.ticket(), Some(vec![]), vec![view]);
+        now.beyond.insert(uid("runs"));
+        second.observe(&now, record);
+        assert_eq!(
+            second.ledger().of(&uid("runs")),
+            first.ledger().of(&uid("runs"))
+        );
+        // Kubelet still lists nothing: that is no sign of its end.
+        for _ in 0..3 {
+            now.ticket = second.ticket();
+            assert!(second.observe(&now, None).ended.is_empty());
+        }
+    }
+}
+
+#[test]
 fn a_look_from_before_the_grant_says_nothing_about_it() {
     let mut core = core(1, 16);
     let early = core.ticket();

@@ -1,6 +1,9 @@
 //! Cards, pods and what kubelet shows of them, for tests.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kubernetes::convert::{ContainerDevices, Life, PodDevices};
 use model::{
@@ -135,5 +138,6 @@ pub(crate) fn look(ticket: u64, listed: Option<Vec<PodDevices>>, pods: Vec<PodVi
         listed,
         pods,
         source: PodSource::Kubelet,
+        beyond: BTreeSet::new(),
     }
 }

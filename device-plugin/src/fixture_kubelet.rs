@@ -66,6 +66,7 @@ impl Kubelet {
             listed: Some(self.listed()),
             pods: self.pods.clone(),
             source: PodSource::Kubelet,
+            beyond: BTreeSet::new(),
         }
     }
 

@@ -124,6 +124,7 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
         metrics,
         wish: wished,
         restarted: restarts,
+        taken: std::collections::BTreeSet::new(),
     };
     tasks.critical("node", node.run(tasks.clone()));
     let cards = CardWatch {

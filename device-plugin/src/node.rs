@@ -19,6 +19,7 @@ use tokio::{
 
 use crate::{
     metrics::Metrics,
+    pods::words,
     registrar::random,
     withdrawal::{Withdrawals, patch},
 };
@@ -48,6 +49,9 @@ pub struct NodeWriter {
     pub wish: watch::Receiver<Option<Wish>>,
     /// Kubelet's restarts: it may have made its node anew.
     pub restarted: watch::Receiver<u64>,
+    /// Names that were taken out since they were last offered: kubelet writes them back for a
+    /// while, which is not worth a line each time.
+    pub taken: BTreeSet<ResourceName>,
 }
 
 impl NodeWriter {
@@ -68,6 +72,7 @@ impl NodeWriter {
         loop {
             let wish = self.wish.borrow_and_update().clone();
             if let Some(wish) = &wish {
+                self.taken.retain(|n| !wish.offered.contains(n));
                 withdrawals.offer(wish.offered.clone(), started.elapsed());
             }
             let turn = self
@@ -111,7 +116,7 @@ impl NodeWriter {
 
     /// One look at the node and what follows from it. Whether anything was written.
     async fn turn(
-        &self,
+        &mut self,
         wish: Option<&Wish>,
         withdrawals: &mut Withdrawals,
         found: &mut bool,
@@ -171,8 +176,15 @@ impl NodeWriter {
         if !remove.is_empty() {
             self.remove(patch(&remove, in_capacity, in_allocatable))
                 .await?;
+            let again = remove.iter().all(|n| self.taken.contains(n));
             let names: Vec<&str> = remove.iter().map(ResourceName::as_str).collect();
-            tracing::info!(node = %self.node, resources = names.join(", "), "taken out of the node's status");
+            let names = names.join(", ");
+            if again {
+                tracing::debug!(node = %self.node, resources = names, "taken out again");
+            } else {
+                tracing::info!(node = %self.node, resources = names, "taken out of the node's status");
+            }
+            self.taken.extend(remove);
             wrote = true;
         }
         Ok(wrote)
@@ -200,7 +212,7 @@ async fn rest(wait: Option<Duration>) {
 async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
     match timeout(WITHIN, call).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Err(error)) => Err(words(&error)),
         Err(_) => Err(format!("no answer within {WITHIN:?}")),
     }
 }

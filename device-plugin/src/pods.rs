@@ -12,6 +12,14 @@ use crate::{core::Annotate, metrics::Metrics};
 /// The API server's own limit for a request is a minute.
 const WITHIN: Duration = Duration::from_secs(10);
 
+/// What the API server said, without the rest of its answer.
+pub fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
+        other => other.to_string(),
+    }
+}
+
 /// Writes on pods.
 pub struct PodWriter {
     client: kube::Client,
@@ -47,7 +55,7 @@ impl PodWriter {
             Ok(Err(kube::Error::Api(status))) if [404, 409].contains(&status.code) => {
                 (true, "gone", None)
             }
-            Ok(Err(error)) => (false, "failed", Some(error.to_string())),
+            Ok(Err(error)) => (false, "failed", Some(words(&error))),
             Err(_) => (
                 false,
                 "failed",

@@ -102,17 +102,24 @@ impl Reconcile {
             }
         }
         let ticket = self.admission.core().ticket();
-        let look = match self.admission.sources.look(ticket).await {
+        let mut look = match self.admission.sources.look(ticket).await {
             Ok(look) => look,
             Err(error) => {
                 self.unready(error.to_string());
                 return Turn::Again;
             }
         };
+        let all = self.admission.sources.look_beyond(&mut look).await;
         let checkpoint = self.admission.sources.checkpoint();
         let observed = self.admission.core().observe(&look, checkpoint.as_ref());
         self.admission.say(&observed);
         if !*self.admission.rebuilt.borrow() {
+            if let Err(error) = all {
+                // Kubelet gets no new pods without the API server either.
+                self.unready(error.to_string());
+                self.settle(look, observed.suspects).await;
+                return Turn::Again;
+            }
             self.admission.rebuilt.send_replace(true);
             let pods = self.admission.core().book().len();
             tracing::info!(pods, "what runs on this node is known");
@@ -134,6 +141,7 @@ impl Reconcile {
     /// What follows from a look.
     async fn settle(&self, look: crate::view::Look, suspects: Vec<model::name::PodUid>) -> Turn {
         self.admission.confirm(suspects).await;
+        self.admission.count_held();
         self.admission.release().await;
         let mut turn = Turn::Done;
         let assertions = self.admission.core().assertions();

@@ -14,7 +14,7 @@ use crate::{grants::BadDevices, identity::Unknown, prefer::NotOffered};
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refusal {
     /// The consumer is not known.
-    #[error("whose devices these are is not known: {0}")]
+    #[error(transparent)]
     Unknown(#[from] Unknown),
     /// The resource is not in the configuration.
     #[error("{0} is not a resource of this node's configuration")]

@@ -13,7 +13,7 @@ use model::name::ResourceName;
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
 use crate::{
@@ -27,6 +27,9 @@ use crate::{
 
 /// A look at the folder: a few stat calls.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The Runtime answers within 8 s, and a shutdown may take 25.
+const LAST_CALL_WITHIN: Duration = Duration::from_secs(15);
 
 /// What the cards offer; none before they are known.
 pub type Offers = Option<Vec<Arc<Offer>>>;
@@ -113,7 +116,11 @@ impl Registrar {
             self.step_all();
             self.say_ready(offers.borrow().is_some());
         }
+        // Kubelet rejects a pod for good when it gets no answer: the call under way ends first.
+        let admission = self.admission.clone();
+        let _quiet = timeout(LAST_CALL_WITHIN, admission.quiet()).await;
         // Dropped, the endpoints take their sockets with them.
+        drop(self);
         Ok(())
     }
 
@@ -274,7 +281,8 @@ impl Registrar {
             .metrics
             .registered
             .set(i64::try_from(registered).unwrap_or(i64::MAX));
-        if !cards_known {
+        // While kubelet is being asked there is nothing new to say.
+        if !cards_known || !self.asking.is_empty() {
             return;
         }
         if missing.is_empty() {

@@ -77,7 +77,24 @@ impl Sources {
             listed: listed.ok(),
             pods,
             source,
+            beyond: BTreeSet::new(),
         })
+    }
+
+    /// Adds what only the API server shows. A kubelet that has just started lists no pods yet,
+    /// while their containers run on.
+    pub async fn look_beyond(&self, look: &mut Look) -> Result<(), Error> {
+        if look.source == PodSource::ApiServer {
+            return Ok(());
+        }
+        let objects = self.api.list().await?;
+        for view in self.read(&objects) {
+            if look.pods.iter().all(|p| p.uid != view.uid) {
+                look.beyond.insert(view.uid.clone());
+                look.pods.push(view);
+            }
+        }
+        Ok(())
     }
 
     async fn pods(&self) -> Result<(Vec<PodView>, PodSource), Error> {

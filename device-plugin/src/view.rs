@@ -1,6 +1,8 @@
 //! What the plugin sees of the node at one moment: the pods and, where kubelet tells, the
 //! devices it has given to each.
 
+use std::collections::BTreeSet;
+
 use kubernetes::convert::{Life, PodDevices};
 use model::{
     name::{PodRef, PodUid},
@@ -61,4 +63,7 @@ pub struct Look {
     pub pods: Vec<PodView>,
     /// Where `pods` came from.
     pub source: PodSource,
+    /// Those of `pods` that kubelet's own list did not have when the API server did: a kubelet
+    /// that has just started lists nothing.
+    pub beyond: BTreeSet<PodUid>,
 }

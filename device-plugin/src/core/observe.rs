@@ -1,7 +1,7 @@
-//! Taking in what the node shows: pods that ended, devices that kubelet gave while this
-//! program was away, and the Runtime's own book.
+//! Taking in what the node shows: pods that ended, and devices that kubelet gave while this
+//! program was away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubernetes::convert::{Life, PodDevices};
 use model::{
@@ -11,11 +11,10 @@ use model::{
     plan::Grant,
     request::{ContainerRequest, Role},
 };
-use runtime_proto::client::Allocation;
 
 use super::{Core, same};
 use crate::{
-    book::{self, Given, PodEntry, RuntimeState},
+    book::{Given, PodEntry, RuntimeState},
     checkpoint::Checkpoint,
     grants,
     identity::view_of,
@@ -34,6 +33,8 @@ pub struct Observed {
     pub ended: Vec<PodRef>,
     /// Pods that hold something and are in no list: gone, if the API server says so too.
     pub suspects: Vec<PodUid>,
+    /// Whether any pod that holds something may be about to end.
+    pub leaving: bool,
     /// Containers whose devices became known other than by an answer of ours.
     pub adopted: Vec<(PodRef, ContainerName)>,
     /// What running pods hold beyond a card.
@@ -51,26 +52,6 @@ pub struct Malformed {
     pub why: String,
 }
 
-/// Grants that the Runtime must be told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assertion {
-    /// The grants.
-    pub allocation: Allocation,
-    /// Whether it has other grants under this id, to be ended first.
-    pub release_first: bool,
-}
-
-/// An `allocated` annotation to be written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Annotate {
-    /// On which pod.
-    pub pod: PodRef,
-    /// Its unique id: a newer pod of that name is another one.
-    pub uid: PodUid,
-    /// The value.
-    pub text: String,
-}
-
 impl Core {
     /// Takes in a look. An older one than the last says nothing.
     pub fn observe(&mut self, look: &Look, checkpoint: Option<&Checkpoint>) -> Observed {
@@ -79,7 +60,8 @@ impl Core {
             return observed;
         }
         self.observed = look.ticket;
-        self.find_ended(look, &mut observed);
+        let mut touched = BTreeSet::new();
+        self.find_ended(look, &mut touched, &mut observed);
         let mut devices: BTreeMap<&PodUid, &PodDevices> = BTreeMap::new();
         for listed in look.listed.iter().flatten() {
             if let Some(view) = view_of(listed, &look.pods, self) {
@@ -93,13 +75,20 @@ impl Core {
                 devices.get(&view.uid).copied(),
                 recorded,
                 look,
+                &mut touched,
                 &mut observed,
             );
+        }
+        // Only once all are entered is it true what is too much.
+        for uid in &touched {
+            let conflict = self.enter_truth(uid);
+            let pod = self.book.get(uid).map(|e| e.pod.clone());
+            observed.conflicts.extend(pod.zip(conflict));
         }
         observed
     }
 
-    fn find_ended(&mut self, look: &Look, observed: &mut Observed) {
+    fn find_ended(&mut self, look: &Look, touched: &mut BTreeSet<PodUid>, observed: &mut Observed) {
         let views: BTreeMap<&PodUid, &PodView> = look.pods.iter().map(|v| (&v.uid, v)).collect();
         let mut ended = Vec::new();
         let mut understood = Vec::new();
@@ -122,6 +111,7 @@ impl Core {
                 understood.push(uid.clone());
             }
             let missed = look.source == PodSource::Kubelet
+                && !look.beyond.contains(uid)
                 && look
                     .listed
                     .as_ref()
@@ -135,14 +125,18 @@ impl Core {
                 ended.push(uid.clone());
             }
         }
+        observed.leaving = !observed.suspects.is_empty()
+            || self.book.iter().any(|(uid, entry)| {
+                let terminating = views.get(uid).is_some_and(|v| v.life != Life::Holds);
+                terminating || entry.missed > 0
+            });
         for uid in ended {
             observed.ended.extend(self.end(&uid));
         }
         // With its request it is known which of its containers run one after the other.
         for uid in understood {
-            let conflict = self.enter_truth(&uid);
-            let pod = self.book.get(&uid).map(|e| e.pod.clone());
-            observed.conflicts.extend(pod.zip(conflict));
+            self.enter_truth(&uid);
+            touched.insert(uid);
         }
     }
 
@@ -153,6 +147,7 @@ impl Core {
         listed: Option<&PodDevices>,
         recorded: Option<&BTreeMap<String, BTreeMap<String, Vec<String>>>>,
         look: &Look,
+        touched: &mut BTreeSet<PodUid>,
         observed: &mut Observed,
     ) {
         let mut shown: Vec<(String, BTreeMap<String, Vec<String>>)> = Vec::new();
@@ -191,12 +186,14 @@ impl Core {
             entry.request = Some(request.clone());
         }
         for (name, given) in changed {
-            observed.adopted.push((view.pod.clone(), name.clone()));
+            let before = entry.containers.get(&name);
+            if before.is_none_or(|b| !same(&b.grants, &given.grants)) {
+                observed.adopted.push((view.pod.clone(), name.clone()));
+            }
             entry.containers.insert(name, given);
         }
-        if let Some(conflict) = self.enter_truth(&view.uid) {
-            observed.conflicts.push((view.pod.clone(), conflict));
-        }
+        self.enter_truth(&view.uid);
+        touched.insert(view.uid.clone());
     }
 
     /// What those devices are, unless the book has it so already.
@@ -285,7 +282,9 @@ impl Core {
             .iter()
             .rposition(|c| !c.amounts.is_empty() && known(c, changed));
         let hidden = |c: &ContainerRequest| {
-            look.listed.is_none() || c.role == Role::Init && listed.is_some()
+            look.listed.is_none()
+                || look.beyond.contains(&view.uid)
+                || c.role == Role::Init && listed.is_some()
         };
         let unknown: Vec<&ContainerRequest> = request
             .containers
@@ -298,7 +297,8 @@ impl Core {
             .map(|(_, c)| c)
             .collect();
         // A pod that started without devices has nothing in its init containers either.
-        if unknown.is_empty() || (look.listed.is_some() && last.is_none() && !only_init(request)) {
+        let lists_tell = look.listed.is_some() && !look.beyond.contains(&view.uid);
+        if unknown.is_empty() || (lists_tell && last.is_none() && !only_init(request)) {
             return;
         }
         let plan = [
@@ -334,127 +334,6 @@ impl Core {
                     },
                 ));
             }
-        }
-    }
-
-    /// Compares with the Runtime's own book, read after `ticket` was taken. What it has and we
-    /// do not know is held until the pod is known to be gone.
-    pub fn compare(&mut self, theirs: &[Allocation], ticket: u64) -> Observed {
-        let mut observed = Observed::default();
-        let mut has: BTreeMap<String, &Allocation> = BTreeMap::new();
-        for allocation in theirs {
-            let consumer = &allocation.consumer;
-            let id = book::allocation_id(&consumer.uid, &consumer.container);
-            if allocation.id != id {
-                observed.malformed.push(Malformed {
-                    pod: consumer.pod.clone(),
-                    why: format!("the Runtime has it under {:?}, not {id:?}", allocation.id),
-                });
-                continue;
-            }
-            if self.releases.contains_key(&id) {
-                continue;
-            }
-            let known = self
-                .book
-                .get(&consumer.uid)
-                .is_some_and(|e| e.containers.contains_key(&consumer.container));
-            if !known {
-                self.adopt_allocation(allocation, ticket, &mut observed);
-            }
-            has.insert(id, allocation);
-        }
-        for (uid, entry) in &mut self.book {
-            for (name, given) in &mut entry.containers {
-                let in_flight = self
-                    .in_flight
-                    .as_ref()
-                    .is_some_and(|(u, n)| u == uid && n == name);
-                if in_flight || entry.since > ticket {
-                    continue;
-                }
-                given.runtime = match has.get(&book::allocation_id(uid, name)) {
-                    Some(theirs) if same(&theirs.grants, &given.grants) => RuntimeState::Has,
-                    Some(_) => RuntimeState::Differs,
-                    None => RuntimeState::Missing,
-                };
-            }
-        }
-        observed
-    }
-
-    fn adopt_allocation(&mut self, allocation: &Allocation, ticket: u64, observed: &mut Observed) {
-        let consumer = &allocation.consumer;
-        let entry = self
-            .book
-            .entry(consumer.uid.clone())
-            .or_insert_with(|| PodEntry::new(consumer.pod.clone(), None, ticket));
-        entry.containers.insert(
-            consumer.container.clone(),
-            Given {
-                grants: allocation.grants.clone(),
-                runtime: RuntimeState::Has,
-                ..Given::default()
-            },
-        );
-        observed
-            .adopted
-            .push((consumer.pod.clone(), consumer.container.clone()));
-        // Without its request the sum may be too much; what is so is said once that is known.
-        self.enter_truth(&consumer.uid);
-    }
-
-    /// What the Runtime does not have as the book has it.
-    pub fn assertions(&self) -> Vec<Assertion> {
-        let mut assertions = Vec::new();
-        for (uid, entry) in &self.book {
-            for (name, given) in &entry.containers {
-                let in_flight = self
-                    .in_flight
-                    .as_ref()
-                    .is_some_and(|(u, n)| u == uid && n == name);
-                if in_flight || given.runtime == RuntimeState::Has {
-                    continue;
-                }
-                assertions.push(Assertion {
-                    allocation: book::allocation(uid, &entry.pod, name, &given.grants),
-                    release_first: given.runtime == RuntimeState::Differs,
-                });
-            }
-        }
-        assertions
-    }
-
-    /// The pods whose devices are complete and not yet written on them as this look shows.
-    pub fn annotations(&self, look: &Look) -> Vec<Annotate> {
-        let listed = |pod: &PodRef| {
-            look.listed
-                .as_ref()
-                .is_none_or(|l| l.iter().any(|d| d.pod == *pod))
-        };
-        look.pods
-            .iter()
-            .filter(|v| v.is_live() && listed(&v.pod))
-            .filter_map(|view| {
-                let entry = self.book.get(&view.uid)?;
-                if entry.since >= look.ticket || !entry.is_complete() {
-                    return None;
-                }
-                let text = annotation::write_plan(&entry.truth());
-                let there = [&view.allocated, &entry.written];
-                (!there.contains(&&Some(text.clone()))).then(|| Annotate {
-                    pod: view.pod.clone(),
-                    uid: view.uid.clone(),
-                    text,
-                })
-            })
-            .collect()
-    }
-
-    /// The annotation is on the pod, or the pod is not there to be written on.
-    pub fn annotated(&mut self, annotate: &Annotate) {
-        if let Some(entry) = self.book.get_mut(&annotate.uid) {
-            entry.written = Some(annotate.text.clone());
         }
     }
 }
