@@ -238,7 +238,7 @@ fn a_line_is_written_for_each_change_and_for_nothing_else() {
 
 #[test]
 fn running_out_of_time_says_what_was_last_seen() {
-    let timeout = Duration::from_secs(300);
+    let timeout = Duration::from_mins(5);
     let mut switch = Switch::new(Wanted::Enabled);
     assert_eq!(
         switch.timed_out(timeout),
