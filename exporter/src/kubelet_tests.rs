@@ -92,10 +92,19 @@ pub(crate) fn page() -> Arc<Page> {
 }
 
 pub(crate) fn kubelet(page: &Arc<Page>, folder: &Path, every: Duration) -> Kubelet {
+    kubelet_with_pods(page, folder, every, None)
+}
+
+fn kubelet_with_pods(
+    page: &Arc<Page>,
+    folder: &Path,
+    every: Duration,
+    pods: Option<NodePods>,
+) -> Kubelet {
     Kubelet::new(
         Arc::clone(page),
         pod_resources::PodResources::new(folder.join("kubelet.sock")),
-        None,
+        pods,
         Client::new(Sockets::in_folder(folder)),
         every,
     )
@@ -196,4 +205,42 @@ async fn kubelet_may_go_away_and_come_back() {
         shown(&page).of("accel_container_core_limit_ratio").count(),
         0
     );
+}
+
+#[tokio::test]
+async fn a_pod_that_the_read_only_port_shows_as_ended_has_no_series() {
+    let folder = tempfile::tempdir().unwrap();
+    let lister = Lister {
+        pods: vec![pod("a", "ppu-0", 10), pod("over", "ppu-0", 20)],
+        ..Lister::default()
+    };
+    let _served = serve(&lister, &folder.path().join("kubelet.sock"));
+    let object = |name: &str, phase: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"uid-{name}"}},"status":{{"phase":"{phase}"}}}}"#
+        )
+    };
+    let list = format!(
+        r#"{{"kind":"PodList","items":[{},{},{{"metadata":{{"name":"odd","namespace":"ns"}}}}]}}"#,
+        object("a", "Running"),
+        object("over", "Succeeded"),
+    );
+    let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", port.local_addr().unwrap());
+    let router = axum::Router::new().route("/pods", axum::routing::get(|| async { list }));
+    let server = tokio::spawn(async { axum::serve(port, router).await });
+    let page = page();
+    let pods = Some(NodePods::read_only_port(&url));
+    kubelet_with_pods(&page, folder.path(), Duration::ZERO, pods)
+        .refresh()
+        .await;
+    server.abort();
+    let text = shown(&page);
+    assert_eq!(text.value("accel_exporter_pod_list_up", &[]), Some(1.0));
+    let limits: Vec<_> = text.of("accel_container_core_limit_ratio").collect();
+    assert_eq!(limits.len(), 1);
+    assert_eq!(limits[0].label("pod"), Some("a"));
+    // The one without a uid.
+    let malformed = text.value("accel_exporter_malformed_total", &[("source", "pods")]);
+    assert_eq!(malformed, Some(1.0));
 }

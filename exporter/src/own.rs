@@ -62,3 +62,14 @@ own! {
 pub fn is_taken(name: &str) -> bool {
     ALL.iter().any(|own| own.name == name)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_readme_names_every_metric() {
+        let readme = include_str!("../README.md");
+        for own in super::ALL {
+            assert!(readme.contains(&format!("`{}`", own.name)), "{}", own.name);
+        }
+    }
+}
