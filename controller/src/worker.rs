@@ -1,0 +1,294 @@
+//! The one loop: takes in what the watches see, decides on the nodes that changed, and takes the
+//! steps, one at a time.
+
+use std::{
+    collections::BTreeSet,
+    hash::{BuildHasher, Hasher, RandomState},
+    time::Duration,
+};
+
+use kit::Ready;
+use model::name::NodeName;
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::{
+    action::{Action, Status},
+    api::{CallError, Kubernetes, Seen, Write},
+    book::{Book, Change},
+    decide::{Decision, JobState, Last, NodeState, decide},
+    job_name::job_name,
+    metrics::Metrics,
+    retries::Retries,
+};
+
+/// Steps on one node in one go: telling, deleting and making are three, and what others do in
+/// between may cost a few more. Whoever needs more waits his turn behind other nodes.
+const STEPS: usize = 8;
+
+/// What is known, and what is to be done.
+#[derive(Debug)]
+pub struct Worker {
+    kubernetes: Kubernetes,
+    book: Book,
+    retries: Retries,
+    metrics: Metrics,
+    ready: Ready,
+    started: Instant,
+    /// Of what was said about objects that can't be read, so that it is said once: kind and name.
+    malformed: BTreeSet<(&'static str, String)>,
+    /// Watches that are in trouble.
+    troubled: BTreeSet<&'static str>,
+    /// Nodes whose steps ran out: they go on after others had their turn.
+    unfinished: BTreeSet<NodeName>,
+}
+
+impl Worker {
+    /// Knows nothing yet.
+    pub fn new(kubernetes: Kubernetes, metrics: Metrics, ready: Ready) -> Self {
+        Self {
+            kubernetes,
+            book: Book::default(),
+            retries: Retries::default(),
+            metrics,
+            ready,
+            started: Instant::now(),
+            malformed: BTreeSet::new(),
+            troubled: BTreeSet::new(),
+            unfinished: BTreeSet::new(),
+        }
+    }
+
+    /// Works until `seen` ends.
+    pub async fn run(mut self, mut seen: mpsc::Receiver<Seen>) {
+        loop {
+            let next_turn = self.next_turn();
+            tokio::select! {
+                biased;
+                next = seen.recv() => match next {
+                    Some(next) => self.take_in(next),
+                    None => return,
+                },
+                () = tokio::time::sleep_until(next_turn) => {}
+            }
+            while let Ok(next) = seen.try_recv() {
+                self.take_in(next);
+            }
+            if self.book.is_synced() {
+                self.ready.met();
+                self.reconcile().await;
+            }
+        }
+    }
+
+    fn next_turn(&self) -> Instant {
+        // A step that is due while nothing is synced waits for the watches anyway.
+        const LONG: Duration = Duration::from_hours(1);
+        if !self.unfinished.is_empty() {
+            return Instant::now();
+        }
+        match self.retries.next_due() {
+            Some(due) if self.book.is_synced() => self.started + due,
+            _ => Instant::now() + LONG,
+        }
+    }
+
+    fn take_in(&mut self, seen: Seen) {
+        match seen {
+            Seen::Node(change) => {
+                self.healthy("node");
+                if let Change::Applied(node) | Change::Listed(node) = &change {
+                    self.check_record(&node.state);
+                }
+                self.book.change_node(change);
+            }
+            Seen::Job(change) => {
+                self.healthy("job");
+                self.book.change_job(change);
+            }
+            Seen::Malformed { kind, name, why } => {
+                self.healthy(kind);
+                self.malformed(kind, &name, &why);
+                if kind == "job" {
+                    self.book.forget_job(&name);
+                }
+            }
+            Seen::Trouble { kind, why } => {
+                if self.troubled.insert(kind) {
+                    tracing::warn!(watch = kind, error = why, "the watch failed, trying on");
+                    if !self.book.is_synced() {
+                        self.ready.unmet(format!("{kind} watch: {why}"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn healthy(&mut self, kind: &'static str) {
+        if self.troubled.remove(kind) {
+            tracing::info!(watch = kind, "the watch works again");
+        }
+    }
+
+    fn check_record(&mut self, node: &NodeState) {
+        match &node.last {
+            Last::Unreadable(why) => {
+                let why = format!("record of its last action: {why}");
+                self.malformed("node", node.name.as_str(), &why);
+            }
+            Last::Nothing | Last::Recorded(_) => {
+                // Said again if it breaks again.
+                self.malformed
+                    .remove(&("node", node.name.as_str().to_owned()));
+            }
+        }
+    }
+
+    fn malformed(&mut self, kind: &'static str, name: &str, why: &str) {
+        // Bounded: should there be more broken objects than that, they are said again.
+        const MOST: usize = 10_000;
+        if self.malformed.len() >= MOST {
+            self.malformed.clear();
+        }
+        if self.malformed.insert((kind, name.to_owned())) {
+            self.metrics.malformed.with_label_values(&[kind]).inc();
+            tracing::warn!(kind, name, "can't be read, passed over: {why}");
+        }
+    }
+
+    async fn reconcile(&mut self) {
+        let now = self.started.elapsed();
+        let mut nodes = std::mem::take(&mut self.unfinished);
+        nodes.extend(self.book.take_dirty());
+        nodes.retain(|node| !self.retries.holds_back(node, now));
+        nodes.extend(self.retries.due(now));
+        for node in nodes {
+            self.settle(&node).await;
+        }
+        let jobs = i64::try_from(self.book.job_count()).unwrap_or(i64::MAX);
+        self.metrics.jobs.set(jobs);
+    }
+
+    /// Takes steps on one node until there is nothing to do.
+    async fn settle(&mut self, name: &NodeName) {
+        for _ in 0..STEPS {
+            let jobs = self.book.jobs(name);
+            let node = self.book.node(name).map(|seen| seen.state.clone());
+            let decision = decide(node.as_ref(), &jobs);
+            if decision == Decision::Rest {
+                if self.retries.succeed(name) {
+                    tracing::info!(node = %name, "the step that failed is done");
+                }
+                return;
+            }
+            if let Err(error) = self.step(name, node.as_ref(), decision).await {
+                self.metrics.errors.inc();
+                let why = error.to_string();
+                let (now, random) = (self.started.elapsed(), random());
+                if self.retries.fail(name, &why, now, random) {
+                    tracing::warn!(node = %name, error = why, "a step failed, trying again");
+                }
+                return;
+            }
+        }
+        self.unfinished.insert(name.clone());
+    }
+
+    async fn step(
+        &mut self,
+        name: &NodeName,
+        node: Option<&NodeState>,
+        decision: Decision,
+    ) -> Result<(), CallError> {
+        match (decision, node) {
+            (Decision::Create(action), Some(node)) => self.create(node, action).await,
+            (Decision::Tell(job), Some(node)) => self.tell(node, job).await,
+            (Decision::Delete(job), _) => self.delete(name, &job).await,
+            (Decision::Rest | Decision::Create(_) | Decision::Tell(_), _) => Ok(()),
+        }
+    }
+
+    async fn create(&mut self, node: &NodeState, action: Action) -> Result<(), CallError> {
+        let Some(seen) = self.book.node(&node.name).cloned() else {
+            return Ok(());
+        };
+        let job = job_name(&node.name, action);
+        match self.kubernetes.record_start(&seen, action, &job).await? {
+            Write::Done(now) => {
+                if let Some(now) = now {
+                    self.book.change_node(Change::Applied(now));
+                }
+            }
+            Write::Stale(now) => {
+                self.book.change_node(Change::Applied(now));
+                return Ok(());
+            }
+            Write::Gone => {
+                self.book.forget_node(&node.name);
+                return Ok(());
+            }
+        }
+        match self.kubernetes.create_job(&job, node, action).await? {
+            Write::Done(made) => {
+                self.metrics.action(action, Status::Running).inc();
+                tracing::info!(node = %node.name, job, %action, "ActionStarted");
+                if let Some(made) = made {
+                    self.book.change_job(Change::Applied(made));
+                }
+            }
+            Write::Stale(present) => self.book.change_job(Change::Applied(present)),
+            Write::Gone => {}
+        }
+        Ok(())
+    }
+
+    async fn tell(&mut self, node: &NodeState, job: JobState) -> Result<(), CallError> {
+        let words = match job.status {
+            Status::Failed => self.kubernetes.agents_words(&job).await,
+            Status::Succeeded | Status::Running => None,
+        };
+        let message = words.unwrap_or_else(|| job.message.clone());
+        match self.kubernetes.tell(node, &job, &message).await? {
+            Write::Done(now) => {
+                self.metrics.action(job.action, job.status).inc();
+                let (node, action, job_name) = (&node.name, job.action, &job.name);
+                match job.status {
+                    Status::Failed => {
+                        tracing::warn!(%node, job = job_name, %action, reason = message, "ActionFailed");
+                    }
+                    Status::Succeeded | Status::Running => {
+                        tracing::info!(%node, job = job_name, %action, "ActionSucceeded");
+                    }
+                }
+                if let Some(now) = now {
+                    self.book.change_node(Change::Applied(now));
+                }
+            }
+            Write::Stale(now) => self.book.change_node(Change::Applied(now)),
+            Write::Gone => self.book.forget_node(&node.name),
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, node: &NodeName, job: &JobState) -> Result<(), CallError> {
+        match self.kubernetes.delete_job(job).await? {
+            Write::Done(left) => {
+                if let Some(left) = left {
+                    self.book.change_job(Change::Applied(left));
+                }
+                self.book.mark_deleting(&job.name);
+            }
+            Write::Stale(present) => {
+                self.book.change_job(Change::Applied(present));
+                return Ok(());
+            }
+            Write::Gone => self.book.forget_job(&job.name),
+        }
+        tracing::info!(%node, job = job.name, "job deleted");
+        Ok(())
+    }
+}
+
+/// For jitter.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
