@@ -15,7 +15,7 @@ pub use plan::{read_plan, write_plan};
 /// The version that is written, and the only one that is read.
 const VERSION: u64 = 1;
 
-/// Far more than the plan of any pod: 128 containers with 16 whole cards each.
+/// Far more than the plan of any real pod: it has room for some 2,000 grants.
 pub const MOST_PLAN_BYTES: usize = 64 << 10;
 
 /// What Kubernetes takes for all annotations of one object together.
