@@ -7,25 +7,24 @@ fn reader() -> Reader {
 }
 
 fn node_object(labels: Value, annotations: Value) -> Node {
-    serde_json::from_value(json!({
-        "metadata": {
-            "name": "n1", "uid": "u1", "resourceVersion": "7",
-            "labels": labels, "annotations": annotations,
-        },
-    }))
-    .unwrap()
+    let mut object = json!({
+        "metadata": { "name": "n1", "uid": "u1", "resourceVersion": "7" },
+    });
+    object["metadata"]["labels"] = labels;
+    object["metadata"]["annotations"] = annotations;
+    serde_json::from_value(object).unwrap()
 }
 
 fn job_object(conditions: Value) -> Job {
-    serde_json::from_value(json!({
+    let mut object = json!({
         "metadata": {
             "name": "lj-agent-n1-enable", "uid": "j1", "resourceVersion": "9",
             "creationTimestamp": "2026-12-01T09:00:00Z",
             "annotations": { NODE: "n1", NODE_UID: "u1", ACTION: "enable" },
         },
-        "status": { "conditions": conditions },
-    }))
-    .unwrap()
+    });
+    object["status"]["conditions"] = conditions;
+    serde_json::from_value(object).unwrap()
 }
 
 fn labelled(value: &str) -> bool {

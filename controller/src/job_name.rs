@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn the_hash_never_changes() {
-        assert_eq!(hash(""), "fermer4ck7mlm");
+        assert_eq!(hash(""), "fzieccs44u4xm");
         assert_eq!(
             job_name(&node("node.example"), Action::Enable),
-            "lj-agent-node-example-knhxorqddkdnf-enable"
+            "lj-agent-node-example-n2b2fpwrpzvth-enable"
         );
     }
 

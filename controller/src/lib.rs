@@ -77,7 +77,8 @@ impl AsRef<kit::CommonArgs> for Args {
     }
 }
 
-/// Runs it.
+/// Starts it.
+#[allow(clippy::unused_async)] // every program's `run` is async: `kit::main` calls it on the runtime
 pub async fn run(args: Args, chassis: kit::Chassis) -> Result<(), kit::Failure> {
     let runtime_dir = runtime_dir(&args.runtime_dir)?;
     let client = args

@@ -72,7 +72,7 @@ mod tests {
         assert!(retries.holds_back(&one, seconds(2)));
         assert!(!retries.holds_back(&other, seconds(2)));
         assert!(retries.due(seconds(2)).is_empty());
-        assert_eq!(retries.due(seconds(3)), [one.clone()]);
+        assert_eq!(retries.due(seconds(3)), std::slice::from_ref(&one));
         assert!(!retries.holds_back(&one, seconds(3)));
         assert!(retries.fail(&one, "forbidden", seconds(3), 0));
         assert!(retries.succeed(&one));
