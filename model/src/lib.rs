@@ -24,3 +24,6 @@ pub mod quantity;
 pub mod request;
 pub mod settings;
 mod tally;
+
+#[cfg(test)]
+mod properties;

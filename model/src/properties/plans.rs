@@ -1,0 +1,161 @@
+//! Plans on any node.
+
+use proptest::prelude::*;
+
+use super::some::{self, CORE, MEMORY};
+use crate::{
+    card::Inventory,
+    ledger::{CardMode, Ledger},
+    name::PodUid,
+    phase,
+    placement::{NoFit, Trial, place},
+    plan::GrantMode,
+    quantity::{CorePercent, MemoryBytes},
+    request::{Ask, PodRequest, Role},
+    settings::{PlacementSetting, Policy, Settings},
+};
+
+/// The node with as many of these pods as fit.
+fn filled(inventory: Inventory, pods: &[Vec<some::Drawn>], policy: Policy) -> Ledger {
+    let mut ledger = Ledger::new(inventory);
+    for (n, asked) in pods.iter().enumerate() {
+        let request = some::request(asked);
+        if let Ok(plan) = place(&request, &ledger, &Settings::default(), policy) {
+            let pod = PodUid::new(&format!("before-{n}")).unwrap();
+            ledger.hold(&pod, phase::peak(&request, &plan)).unwrap();
+        }
+    }
+    ledger
+}
+
+fn node() -> impl Strategy<Value = Ledger> {
+    (
+        some::inventory(),
+        prop::collection::vec(some::pod(), 0..6),
+        some::policy(),
+    )
+        .prop_map(|(inventory, pods, policy)| filled(inventory, &pods, policy))
+}
+
+fn has_room(ledger: &Ledger, core: Option<u64>, memory: Option<u64>) -> bool {
+    ledger.cards().any(|state| {
+        let core = CorePercent::new(u32::try_from(core.unwrap_or(0)).unwrap());
+        let unit = Settings::default().memory_unit_of(state.card.kind);
+        let memory = memory.map_or_else(
+            || state.card.memory.percent_of(core, unit),
+            MemoryBytes::from_gib,
+        );
+        matches!(state.mode, CardMode::Free | CardMode::Shared)
+            && state.card.shareable
+            && state.card.health.is_healthy()
+            && state.free_core >= core
+            && state.free_memory >= memory
+    })
+}
+
+/// Whether the plan says of each container what it asks.
+fn serves(request: &PodRequest, plan: &crate::plan::Plan) {
+    let asking: Vec<_> = request
+        .containers
+        .iter()
+        .filter(|c| c.ask != Ask::Nothing)
+        .collect();
+    assert_eq!(asking.len(), plan.containers.len());
+    for (asked, planned) in asking.into_iter().zip(&plan.containers) {
+        assert_eq!(asked.name, planned.container);
+        assert!(planned.grants.windows(2).all(|w| w[0].card < w[1].card));
+        match &asked.ask {
+            Ask::Nothing => unreachable!(),
+            Ask::Whole { count, .. } => {
+                assert_eq!(planned.grants.len(), usize::try_from(*count).unwrap());
+                assert!(
+                    planned
+                        .grants
+                        .iter()
+                        .all(|grant| grant.mode == GrantMode::Whole)
+                );
+            }
+            Ask::Share { core, memory } => {
+                let [grant] = planned.grants.as_slice() else {
+                    panic!("{planned:?}");
+                };
+                let GrantMode::Share {
+                    core: given,
+                    memory: bytes,
+                } = grant.mode
+                else {
+                    panic!("{planned:?}");
+                };
+                assert_eq!(given, core.unwrap_or(CorePercent::ZERO));
+                assert!(memory.is_none_or(|memory| memory == bytes));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_plan_serves_the_request_and_the_ledger_takes_it(
+        ledger in node(),
+        asked in some::pod(),
+        policy in some::policy(),
+    ) {
+        let settings = Settings::default();
+        let request = some::request(&asked);
+        let placed = place(&request, &ledger, &settings, policy);
+        let trial = Trial::new(&request, &settings);
+        let placement = PlacementSetting { cards: policy, nodes: Policy::Binpack };
+        prop_assert_eq!(trial.score(&ledger, placement).is_some(), placed.is_ok());
+        prop_assert!(trial.score(&ledger, placement).is_none_or(|score| score <= 10));
+        prop_assert_eq!(&place(&request, &ledger, &settings, policy), &placed);
+        match placed {
+            Ok(plan) => {
+                serves(&request, &plan);
+                let pod = PodUid::new("new").unwrap();
+                prop_assert_eq!(ledger.check(&pod, &phase::peak(&request, &plan)), Ok(()));
+                prop_assert!(trial.could_fit(&ledger));
+                prop_assert!(trial.fits(&ledger).is_ok());
+            }
+            Err(NoFit::NoSuchCard(_) | NoFit::TooLarge(_) | NoFit::TooFew { .. } | NoFit::Unhealthy(_)) => {
+                prop_assert!(!trial.could_fit(&ledger));
+            }
+            Err(_) => {}
+        }
+    }
+
+    #[test]
+    fn a_share_is_found_whenever_some_card_has_room_for_it(
+        ledger in node(),
+        core in prop::option::of(1_u64..=100),
+        memory in prop::option::of(1_u64..50),
+        policy in some::policy(),
+    ) {
+        let limits: Vec<_> = core.map(|core| (CORE, core)).into_iter().chain(memory.map(|gib| (MEMORY, gib))).collect();
+        prop_assume!(!limits.is_empty());
+        let request = some::request(&[(Role::App, limits)]);
+        let settings = Settings::default();
+        let placed = place(&request, &ledger, &settings, policy);
+        prop_assert_eq!(placed.is_ok(), has_room(&ledger, core, memory), "{:?}", placed);
+        let fits = Trial::new(&request, &settings).fits(&ledger);
+        prop_assert_eq!(fits, placed.map(|_| ()));
+    }
+
+    #[test]
+    fn whole_cards_are_found_whenever_enough_are_free(
+        ledger in node(),
+        count in 1_u64..6,
+        policy in some::policy(),
+    ) {
+        let request = some::request(&[(Role::App, vec![(some::GPU, count)])]);
+        let free = ledger
+            .cards()
+            .filter(|state| state.mode == CardMode::Free && state.card.health.is_healthy())
+            .count();
+        let settings = Settings::default();
+        let placed = place(&request, &ledger, &settings, policy);
+        prop_assert_eq!(placed.is_ok(), u64::try_from(free).unwrap() >= count);
+        prop_assert_eq!(Trial::new(&request, &settings).fits(&ledger), placed.map(|_| ()));
+    }
+}
