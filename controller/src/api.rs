@@ -14,7 +14,7 @@ use kubernetes::object::{Node, Pod};
 use serde_json::json;
 
 use crate::{
-    action::{Action, Record, Status},
+    action::{Action, Record, Status, short},
     book::{Change, JobSeen, NodeSeen},
     convert::{self, JobTemplate, MANAGED_BY, MANAGER, Reader},
     decide::{JobState, NodeState},
@@ -74,12 +74,12 @@ pub struct Kubernetes {
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The API server, or the way to it.
-    #[error("{what}: {source}")]
+    #[error("{what}: {why}")]
     Call {
         /// What was tried.
         what: String,
-        /// From the client.
-        source: Box<kube::Error>,
+        /// From the client, with its causes.
+        why: String,
     },
     /// An object that can't be made.
     #[error("{what}: {source}")]
@@ -100,14 +100,29 @@ pub enum CallError {
 }
 
 fn failed(what: String) -> impl FnOnce(kube::Error) -> CallError {
-    move |source| CallError::Call {
+    move |error| CallError::Call {
         what,
-        source: Box::new(source),
+        why: with_causes(&error),
     }
 }
 
 fn unreadable(what: String) -> impl FnOnce(String) -> CallError {
     move |why| CallError::Answer { what, why }
+}
+
+/// An error with those of its causes that say more, on one short line: the client's own text stops
+/// before the part that matters, such as `connection refused`.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    short(&text)
 }
 
 impl Kubernetes {
@@ -352,7 +367,7 @@ where
             Err(error) => {
                 return Seen::Trouble {
                     kind,
-                    why: error.to_string(),
+                    why: with_causes(&error),
                 };
             }
             Ok(watcher::Event::Init) => return seen(Change::Begin),

@@ -95,18 +95,17 @@ impl Worker {
     fn take_in(&mut self, seen: Seen) {
         match seen {
             Seen::Node(change) => {
-                self.healthy("node");
+                self.heard("node", &change);
                 if let Change::Applied(node) | Change::Listed(node) = &change {
                     self.check_record(&node.state);
                 }
                 self.book.change_node(change);
             }
             Seen::Job(change) => {
-                self.healthy("job");
+                self.heard("job", &change);
                 self.book.change_job(change);
             }
             Seen::Malformed { kind, name, why } => {
-                self.healthy(kind);
                 self.malformed(kind, &name, &why);
                 if kind == "job" {
                     self.book.forget_job(&name);
@@ -123,8 +122,9 @@ impl Worker {
         }
     }
 
-    fn healthy(&mut self, kind: &'static str) {
-        if self.troubled.remove(kind) {
+    fn heard<T>(&mut self, kind: &'static str, change: &Change<T>) {
+        // The beginning of a list is only the intention to read it.
+        if !matches!(change, Change::Begin) && self.troubled.remove(kind) {
             tracing::info!(watch = kind, "the watch works again");
         }
     }

@@ -11,6 +11,10 @@ use tracing_subscriber::{
 
 use crate::{Failure, args::LogFormat, failure::one_line};
 
+/// Libraries that write an error for each failed try at what their caller tries again anyway. Silent
+/// unless `--log-level` names them.
+const REPEATERS: [&str; 1] = ["kube_client::client::builder"];
+
 /// Reads what `--log-level` says: a level, or `target=level` pairs with commas between.
 pub(crate) fn filter(level: &str) -> Result<Targets, Failure> {
     let wrong = |why: String| {
@@ -27,9 +31,19 @@ pub(crate) fn filter(level: &str) -> Result<Targets, Failure> {
             return Err(wrong(format!("{wanted:?} is not a level")));
         }
     }
-    level
+    let targets: Targets = level
         .parse()
-        .map_err(|error: tracing_subscriber::filter::ParseError| wrong(error.to_string()))
+        .map_err(|error: tracing_subscriber::filter::ParseError| wrong(error.to_string()))?;
+    let named = |repeater: &str| {
+        targets
+            .iter()
+            .any(|(target, _)| repeater.starts_with(target))
+    };
+    let silent = REPEATERS.into_iter().filter(|repeater| !named(repeater));
+    let silent: Vec<_> = silent
+        .map(|repeater| (repeater, LevelFilter::OFF))
+        .collect();
+    Ok(targets.with_targets(silent))
 }
 
 /// Starts logging for the whole process. A second call changes nothing.
@@ -68,6 +82,18 @@ mod tests {
         assert!(filter.would_enable("kube::client", &Level::DEBUG));
         assert!(!filter.would_enable("exporter", &Level::DEBUG));
         assert!(!filter.would_enable("hyper", &Level::ERROR));
+    }
+
+    #[test]
+    fn a_library_that_repeats_itself_is_silent_unless_named() {
+        let target = "kube_client::client::builder";
+        assert!(!filter("debug").unwrap().would_enable(target, &Level::ERROR));
+        for named in [
+            "info,kube_client=debug",
+            "kube_client::client::builder=error",
+        ] {
+            assert!(filter(named).unwrap().would_enable(target, &Level::ERROR));
+        }
     }
 
     #[test]
