@@ -217,8 +217,8 @@ fn sixty_four_cards_all_linked_stay_within_what_kubernetes_takes() {
         let links = links.collect();
         let health = Health::Unhealthy("é".repeat(5_000));
         Card {
-            links,
             health,
+            links,
             ..card(n, 144)
         }
     });

@@ -2,15 +2,22 @@
 //!
 //! The set with the most bandwidth among its own cards, then the most pairs on one switch, then
 //! on one NUMA node; among equals the one that breaks the fewest such pairs of the cards left
-//! behind, then the one of the lowest positions. Grown card by card from every start, which for
-//! the shapes that machines have (cliques, rings, switches, meshes) finds the best set, and takes
+//! behind, then the one of the lowest positions. On a node of eight cards all sets are tried.
+//! On a larger one the set is grown card by card from every start, and shrunk card by card from
+//! all: one or the other gives as good links for the shapes that machines have, and takes
 //! microseconds where trying all sets takes seconds.
+
+use std::cmp::Reverse;
 
 use crate::card::{Card, Inventory};
 
 /// The largest number of cards whose closeness is looked at; no node has more. Of a longer list
 /// the first ones are taken.
 const MOST_CARDS: usize = 64;
+
+/// Up to this many sets are all tried: every number of 8 free cards (at most 70 sets), and of
+/// up to 10 (252).
+const MOST_SETS: usize = 300;
 
 /// How close two cards are. One number: links count before switches, and these before NUMA
 /// nodes, however many pairs are summed up (at most 2016 of 64 cards).
@@ -69,7 +76,7 @@ pub(super) fn choose(
     let mut chosen = if more == 0 || more == free.len() || all > MOST_CARDS {
         fixed.iter().chain(free).copied().take(count).collect()
     } else {
-        Field::new(inventory, fixed, free).best(fixed.len(), count)
+        Field::new(inventory, fixed, free).best(count)
     };
     chosen.sort_unstable();
     Some(chosen)
@@ -78,19 +85,45 @@ pub(super) fn choose(
 /// The cards to choose from, the fixed ones first, and how close each two are.
 struct Field {
     cards: Vec<usize>,
+    fixed: usize,
     /// Row by row.
     close: Vec<u64>,
     /// Sum of each row: what the others lose when this card goes.
     degree: Vec<u64>,
 }
 
-/// One set of cards. Better sets compare greater.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Choice {
+/// One set of cards of a field; cards are named by their place in it.
+#[derive(Clone)]
+struct Set {
+    taken: Vec<bool>,
+    count: usize,
+    /// How close each card of the field is to the set.
+    gain: Vec<u64>,
+    /// Closeness within.
     within: u64,
-    /// Closeness to the cards left behind.
-    broken: std::cmp::Reverse<u64>,
-    positions: std::cmp::Reverse<Vec<usize>>,
+    /// Sum of the degrees.
+    degrees: u64,
+}
+
+impl Set {
+    fn none(cards: usize) -> Self {
+        Self {
+            taken: vec![false; cards],
+            count: 0,
+            gain: vec![0; cards],
+            within: 0,
+            degrees: 0,
+        }
+    }
+}
+
+/// A finished set. The better one is greater.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Ranked {
+    within: u64,
+    /// Closeness to the cards left behind: each pair within counts in two degrees.
+    broken: Reverse<u64>,
+    positions: Reverse<Vec<usize>>,
 }
 
 impl Field {
@@ -113,6 +146,7 @@ impl Field {
         }
         Self {
             cards,
+            fixed: fixed.len(),
             close,
             degree,
         }
@@ -123,57 +157,145 @@ impl Field {
         self.close.get(at * width..(at + 1) * width).unwrap_or(&[])
     }
 
-    fn best(&self, fixed: usize, count: usize) -> Vec<usize> {
-        let starts = if fixed > 0 { 0..1 } else { 0..self.cards.len() };
-        let best = starts.map(|start| self.grow(fixed, start, count)).max();
-        best.map(|choice| choice.positions.0).unwrap_or_default()
+    fn degree(&self, at: usize) -> u64 {
+        self.degree.get(at).copied().unwrap_or(0)
+    }
+
+    /// The best set found, of at least 1 card more than the fixed ones.
+    fn best(&self, count: usize) -> Vec<usize> {
+        let free = self.cards.len() - self.fixed;
+        let best = if sets(free, count - self.fixed) <= MOST_SETS {
+            self.try_all(count)
+        } else {
+            let starts = if self.fixed > 0 { 0..1 } else { 0..free };
+            let grown = starts.map(|start| self.grow(start, count));
+            let sets = grown.chain([self.shrink(count)]);
+            sets.map(|set| self.ranked(&set)).max()
+        };
+        best.map(|ranked| ranked.positions.0).unwrap_or_default()
+    }
+
+    fn ranked(&self, set: &Set) -> Ranked {
+        let all = self.cards.iter().zip(&set.taken);
+        let taken = all.filter(|(_, taken)| **taken);
+        let mut positions: Vec<usize> = taken.map(|(card, _)| *card).collect();
+        positions.sort_unstable();
+        Ranked {
+            within: set.within,
+            broken: Reverse(set.degrees.saturating_sub(2 * set.within)),
+            positions: Reverse(positions),
+        }
     }
 
     /// From the fixed cards, or from `start` where there are none, always the card that is
     /// closest to those taken; among equals the one that leaves least behind, then the first.
-    fn grow(&self, fixed: usize, start: usize, count: usize) -> Choice {
-        let mut gain = vec![0_u64; self.cards.len()];
-        let mut taken = vec![false; self.cards.len()];
-        let mut choice = Choice {
-            within: 0,
-            broken: std::cmp::Reverse(0),
-            positions: std::cmp::Reverse(Vec::with_capacity(count)),
-        };
-        let first = if fixed > 0 {
-            0..fixed
+    fn grow(&self, start: usize, count: usize) -> Set {
+        let mut set = Set::none(self.cards.len());
+        if self.fixed > 0 {
+            (0..self.fixed).for_each(|at| self.put(&mut set, at));
         } else {
-            start..start + 1
-        };
-        let mut next = first.clone().next();
-        let mut due = first.skip(1);
-        while let Some(at) = next {
-            choice.within += gain.get(at).copied().unwrap_or(0);
-            choice.broken.0 += self.degree.get(at).copied().unwrap_or(0);
-            choice.positions.0.extend(self.cards.get(at));
-            if let Some(slot) = taken.get_mut(at) {
-                *slot = true;
-            }
-            for (gain, more) in gain.iter_mut().zip(self.row(at)) {
-                *gain += more;
-            }
-            if choice.positions.0.len() >= count {
-                break;
-            }
-            next = due.next().or_else(|| self.closest(&gain, &taken));
+            self.put(&mut set, start);
         }
-        // Each pair within was counted from both ends.
-        choice.broken.0 -= 2 * choice.within;
-        choice.positions.0.sort_unstable();
-        choice
+        while set.count < count
+            && let Some(at) = self.closest(&set)
+        {
+            self.put(&mut set, at);
+        }
+        set
     }
 
-    fn closest(&self, gain: &[u64], taken: &[bool]) -> Option<usize> {
-        gain.iter()
+    fn put(&self, set: &mut Set, at: usize) {
+        set.count += 1;
+        set.within += set.gain.get(at).copied().unwrap_or(0);
+        set.degrees += self.degree(at);
+        if let Some(taken) = set.taken.get_mut(at) {
+            *taken = true;
+        }
+        for (gain, more) in set.gain.iter_mut().zip(self.row(at)) {
+            *gain += more;
+        }
+    }
+
+    fn closest(&self, set: &Set) -> Option<usize> {
+        let all = set
+            .gain
+            .iter()
             .zip(&self.degree)
-            .zip(taken)
-            .enumerate()
-            .filter(|(_, (_, taken))| !**taken)
-            .min_by_key(|(_, ((gain, degree), _))| (std::cmp::Reverse(**gain), **degree))
+            .zip(&set.taken)
+            .enumerate();
+        all.filter(|(_, (_, taken))| !**taken)
+            .min_by_key(|(_, ((gain, degree), _))| (Reverse(**gain), **degree))
             .map(|(at, _)| at)
     }
+
+    /// From all cards, always the one out that is least close to the others; among equals the
+    /// last.
+    fn shrink(&self, count: usize) -> Set {
+        let mut set = Set::none(self.cards.len());
+        (0..self.cards.len()).for_each(|at| self.put(&mut set, at));
+        while set.count > count {
+            let all = set.gain.iter().zip(&set.taken).enumerate();
+            let of_set = all.skip(self.fixed).filter(|(_, (_, taken))| **taken);
+            let Some((at, _)) = of_set.min_by_key(|(at, (gain, _))| (**gain, Reverse(*at))) else {
+                break;
+            };
+            self.take_out(&mut set, at);
+        }
+        set
+    }
+
+    fn take_out(&self, set: &mut Set, at: usize) {
+        set.count -= 1;
+        set.within -= set.gain.get(at).copied().unwrap_or(0);
+        set.degrees -= self.degree(at);
+        if let Some(taken) = set.taken.get_mut(at) {
+            *taken = false;
+        }
+        for (gain, less) in set.gain.iter_mut().zip(self.row(at)) {
+            *gain -= less;
+        }
+    }
+
+    /// All sets of that size, one after the other.
+    fn try_all(&self, count: usize) -> Option<Ranked> {
+        let mut set = Set::none(self.cards.len());
+        (0..self.fixed).for_each(|at| self.put(&mut set, at));
+        let mut best = None;
+        self.try_from(self.fixed, &set, count, &mut best);
+        best
+    }
+
+    fn try_from(&self, next: usize, set: &Set, count: usize, best: &mut Option<Ranked>) {
+        if set.count == count {
+            let ranked = self.ranked(set);
+            if best.as_ref().is_none_or(|best| ranked > *best) {
+                *best = Some(ranked);
+            }
+            return;
+        }
+        let missing = count - set.count;
+        for at in next..=self.cards.len().saturating_sub(missing) {
+            let mut with = set.clone();
+            self.put(&mut with, at);
+            self.try_from(at + 1, &with, count, best);
+        }
+    }
 }
+
+/// How many sets of `count` out of `all` there are, or some number beyond [`MOST_SETS`].
+fn sets(all: usize, count: usize) -> usize {
+    let count = count.min(all.saturating_sub(count));
+    let mut sets = 1_usize;
+    for at in 0..count {
+        // Always exact: the product of n numbers in a row is a multiple of n!.
+        sets = sets.saturating_mul(all - at) / (at + 1);
+        if sets > MOST_SETS {
+            break;
+        }
+    }
+    sets
+}
+
+#[cfg(test)]
+#[path = "whole_tests.rs"]
+mod tests;

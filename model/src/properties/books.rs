@@ -97,9 +97,9 @@ fn apply(ledger: &mut Ledger, book: &mut BTreeMap<PodUid, Hold>, call: Call) {
     match call {
         Call::Hold(pod, hold) => {
             let checked = ledger.check(&uid(pod), &hold);
-            let held = ledger.hold(&uid(pod), hold.clone());
-            assert_eq!(checked, held);
-            if held.is_ok() {
+            let entered = ledger.hold(&uid(pod), hold.clone());
+            assert_eq!(checked, entered);
+            if entered.is_ok() {
                 enter(book, uid(pod), hold);
             }
         }
