@@ -1,9 +1,17 @@
 //! From arguments to exit code.
 
-use std::{future::Future, io::Write, panic, process::ExitCode, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    io::Write,
+    panic,
+    process::ExitCode,
+    task::Poll,
+    time::Duration,
+};
 
 use model::settings::Settings;
 use tokio::{
+    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::mpsc,
     time::timeout,
@@ -130,14 +138,31 @@ where
             ..Chassis::default()
         };
         admin::register_process(&chassis.metrics, program.name)?;
-        serve_admin(common.admin_listen, &chassis)?;
+        let admin = admin_listener(common.admin_listen)?;
+        let tasks = chassis.tasks.clone();
+        let mut running = std::pin::pin!(run(args, chassis.clone()));
+        // What `run` refuses at once is still one line on stderr, and what it waits for is known
+        // before anybody is told that it is ready.
+        let first = poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await;
+        if let Poll::Ready(Err(failure @ Failure::Usage(_))) = first {
+            return Err(failure);
+        }
         tracing::info!(
             program = program.name,
             version = env!("CARGO_PKG_VERSION"),
             "started"
         );
-        let tasks = chassis.tasks.clone();
-        supervise(run(args, chassis), &tasks, signals).await
+        if let Some(listener) = admin {
+            serve_admin(listener, &chassis)?;
+        }
+        drop(chassis);
+        let rest = async {
+            match first {
+                Poll::Ready(result) => result,
+                Poll::Pending => running.await,
+            }
+        };
+        supervise(rest, &tasks, signals).await
     });
     // A blocking call that hangs must not hold the end up.
     runtime.shutdown_background();
@@ -155,11 +180,14 @@ fn settings(common: &CommonArgs) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-fn serve_admin(listen: AdminListen, chassis: &Chassis) -> Result<(), Failure> {
-    let AdminListen::At(address) = listen else {
-        return Ok(());
-    };
-    let listener = crate::listen(address)?;
+fn admin_listener(listen: AdminListen) -> Result<Option<TcpListener>, Failure> {
+    match listen {
+        AdminListen::Nowhere => Ok(None),
+        AdminListen::At(address) => crate::listen(address).map(Some),
+    }
+}
+
+fn serve_admin(listener: TcpListener, chassis: &Chassis) -> Result<(), Failure> {
     let address = listener.local_addr().map_err(Failure::fatal)?;
     tracing::info!(%address, "admin server listens");
     let router = admin::router(chassis.readiness.clone(), chassis.metrics.clone());
