@@ -72,5 +72,4 @@ fn write(value: &impl serde::Serialize) -> String {
 }
 
 #[cfg(test)]
-#[path = "annotation/tests.rs"]
 mod tests;

@@ -5,6 +5,7 @@
 //! a container that will be handed something is planned onto the cards where that lies.
 
 mod draft;
+mod reason;
 mod solver;
 mod trial;
 mod whole;
@@ -53,8 +54,8 @@ pub enum NoFit {
         /// What they were to have together.
         memory: MemoryBytes,
     },
-    /// No card is as large as that, even when free.
-    #[error("no card here is as large as {0}")]
+    /// No card that can be used is as large as that, even when free.
+    #[error("no healthy card is as large as {0}")]
     TooLarge(MemoryBytes),
     /// No card has room for the share.
     #[error("no card has {} free", share(*.core, *.memory))]
@@ -110,5 +111,4 @@ pub fn score(plan: &Plan, ledger: &Ledger, nodes: Policy) -> u8 {
 }
 
 #[cfg(test)]
-#[path = "placement/tests.rs"]
 mod tests;

@@ -4,6 +4,7 @@
 use super::{
     NoFit,
     draft::{Draft, HandedOn, take},
+    reason::{why_no_share, why_no_whole},
     trial::{Need, NeedOf, Trial, rank},
     whole,
 };
@@ -145,7 +146,8 @@ impl<'s, 'a> Solver<'s, 'a> {
         if found {
             return Err(None);
         }
-        Err(Some(self.why_no_share(
+        Err(Some(why_no_share(
+            self.ledger,
             need,
             core,
             memory,
@@ -215,8 +217,14 @@ impl<'s, 'a> Solver<'s, 'a> {
             .map(|(card, _)| card)
             .collect();
         let inventory = self.ledger.inventory();
-        let mut chosen = whole::choose(inventory, &fixed, &free, wanted)
-            .ok_or_else(|| Some(self.why_no_whole(need, count, fixed.len() + free.len())))?;
+        let mut chosen = whole::choose(inventory, &fixed, &free, wanted).ok_or_else(|| {
+            Some(why_no_whole(
+                self.ledger,
+                need,
+                count,
+                fixed.len() + free.len(),
+            ))
+        })?;
         if let Some((memory, amount)) = memory.zip(beside)
             && self.units_of(&chosen) < amount.count
         {
@@ -336,55 +344,6 @@ impl<'s, 'a> Solver<'s, 'a> {
     fn put(&mut self, card: usize, draft: Draft) {
         if let Some(slot) = self.drafts.get_mut(card) {
             *slot = draft;
-        }
-    }
-
-    fn why_no_share(
-        &self,
-        need: &Need<'_>,
-        core: Option<CorePercent>,
-        memory: Option<MemoryBytes>,
-        forced: bool,
-    ) -> NoFit {
-        let rooms = self.ledger.rooms();
-        let of_kind = || {
-            rooms
-                .iter()
-                .filter(|room| need.covers(room) && room.shareable)
-        };
-        if of_kind().next().is_none() {
-            return NoFit::NoSuchCard(need.resource.clone());
-        }
-        if !of_kind().any(|room| room.healthy) {
-            return NoFit::Unhealthy(need.resource.clone());
-        }
-        if let Some(memory) = memory
-            && !of_kind().any(|room| room.size >= memory)
-        {
-            return NoFit::TooLarge(memory);
-        }
-        if forced {
-            return NoFit::Together { core, memory };
-        }
-        NoFit::Share { core, memory }
-    }
-
-    fn why_no_whole(&self, need: &Need<'_>, asked: u32, free: usize) -> NoFit {
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let of_kind = || self.ledger.rooms().iter().filter(|room| need.covers(room));
-        let has = count(of_kind().count());
-        if has == 0 {
-            return NoFit::NoSuchCard(need.resource.clone());
-        }
-        if !of_kind().any(|room| room.healthy) {
-            return NoFit::Unhealthy(need.resource.clone());
-        }
-        if has < asked {
-            return NoFit::TooFew { has, asked };
-        }
-        NoFit::Whole {
-            free: count(free),
-            asked,
         }
     }
 }

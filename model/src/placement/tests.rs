@@ -162,7 +162,7 @@ fn the_reasons_are_few_and_say_what_is_missing() {
     );
     assert_eq!(
         why(&app(&[(MEMORY, "145")]), &ledger),
-        "no card here is as large as 145GiB"
+        "no healthy card is as large as 145GiB"
     );
     assert_eq!(why(&app(&[(GPU, "1")]), &ledger), "0 of 1 whole cards free");
     assert_eq!(why(&app(&[(PPU, "3")]), &ledger), "only 2 of 3 cards here");

@@ -3,6 +3,7 @@
 use super::{
     NoFit,
     draft::{self, Draft},
+    reason::{why_no_share, why_no_whole},
     solver::{Solution, Solver},
 };
 use crate::{
@@ -121,7 +122,7 @@ impl<'a> Trial<'a> {
     pub fn fits(&self, ledger: &Ledger) -> Result<(), NoFit> {
         match self.needs.as_slice() {
             [] => Ok(()),
-            [need] if self.one_fits(need, ledger) => Ok(()),
+            [need] => self.one_fits(need, ledger),
             _ => self.solve(ledger, Policy::Binpack).map(|_| ()),
         }
     }
@@ -185,24 +186,31 @@ impl<'a> Trial<'a> {
     }
 
     /// Whether some card, or enough cards, are free for the only container.
-    fn one_fits(&self, need: &Need<'_>, ledger: &Ledger) -> bool {
+    fn one_fits(&self, need: &Need<'_>, ledger: &Ledger) -> Result<(), NoFit> {
         match need.ask {
-            NeedOf::Share { core, memory } => ledger.rooms().iter().any(|room| {
-                need.can_share(room) && self.share_on(need, core, memory, room).fits(room)
-            }),
+            NeedOf::Share { core, memory } => {
+                let fits = ledger.rooms().iter().any(|room| {
+                    need.can_share(room) && self.share_on(need, core, memory, room).fits(room)
+                });
+                if fits {
+                    return Ok(());
+                }
+                Err(why_no_share(ledger, need, core, memory, false))
+            }
             NeedOf::Whole {
                 count,
                 memory: None,
                 ..
             } => {
-                let free = ledger
-                    .rooms()
-                    .iter()
-                    .filter(|room| need.can_have_whole(room));
-                u32::try_from(free.count()).is_ok_and(|free| free >= count)
+                let rooms = ledger.rooms().iter();
+                let free = rooms.filter(|room| need.can_have_whole(room)).count();
+                if u32::try_from(free).is_ok_and(|free| free >= count) {
+                    return Ok(());
+                }
+                Err(why_no_whole(ledger, need, count, free))
             }
             // Which cards have the memory together takes a search.
-            NeedOf::Whole { .. } => false,
+            NeedOf::Whole { .. } => self.solve(ledger, Policy::Binpack).map(|_| ()),
         }
     }
 
