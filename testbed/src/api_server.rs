@@ -30,7 +30,7 @@ pub mod answer;
 pub mod audit;
 mod binding;
 mod body;
-mod clock;
+pub(crate) mod clock;
 mod defaults;
 mod discovery;
 mod event_shape;

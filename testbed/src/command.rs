@@ -56,7 +56,7 @@ async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
     match args.command {
         Command::ApiServer(whole) => api_server::run(whole.own, tasks).await,
         Command::Kubelet(whole) => kubelet::run(whole.own, tasks).await,
-        Command::Scheduler(whole) => scheduler::run(whole.own, tasks).await,
+        Command::Scheduler(whole) => scheduler::run(whole.own, chassis.settings, tasks).await,
         Command::Demo(whole) => demo::run(whole.own, tasks).await,
     }
 }

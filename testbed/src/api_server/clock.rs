@@ -5,17 +5,17 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use k8s_openapi::jiff::Timestamp;
 
 /// `2026-12-01T05:00:00Z`: `metav1.Time` has whole seconds.
-pub(super) fn seconds(time: Timestamp) -> String {
+pub(crate) fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// So many seconds later.
-pub(super) fn later(time: Timestamp, seconds: i64) -> Timestamp {
+pub(crate) fn later(time: Timestamp, seconds: i64) -> Timestamp {
     Timestamp::from_second(time.as_second().saturating_add(seconds)).unwrap_or(time)
 }
 
 /// Reads a time; `None` for what is not one.
-pub(super) fn parse(text: &str) -> Option<Timestamp> {
+pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
@@ -26,7 +26,7 @@ fn random() -> u64 {
 }
 
 /// A new UID, in the shape of a version 4 UUID.
-pub(super) fn uid() -> String {
+pub(crate) fn uid() -> String {
     let (high, low) = (random(), random());
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
@@ -39,7 +39,7 @@ pub(super) fn uid() -> String {
 }
 
 /// Five letters, of those that make no words.
-pub(super) fn suffix() -> String {
+pub(crate) fn suffix() -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut bits = random();
     (0..5)

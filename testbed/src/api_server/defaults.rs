@@ -11,7 +11,10 @@ pub(crate) fn quantities(value: &mut Value) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 match (name.as_str(), value) {
-                    ("limits" | "requests" | "capacity" | "allocatable", Value::Object(amounts)) => {
+                    (
+                        "limits" | "requests" | "capacity" | "allocatable",
+                        Value::Object(amounts),
+                    ) => {
                         for amount in amounts.values_mut().filter(|a| a.is_number()) {
                             *amount = amount.to_string().into();
                         }
