@@ -65,11 +65,10 @@ impl<'a> Tally<'a> {
 
     /// Whether more is held than the card has, or in two modes.
     pub(crate) fn is_beyond(&self, card: &Card) -> bool {
-        let modes = u8::from(self.shared > 0) + u8::from(self.partitioned > 0);
+        let modes = [self.whole, self.shared, self.partitioned];
         self.mixed
+            || modes.iter().filter(|pods| **pods > 0).count() > 1
             || self.whole > 1
-            || (self.whole > 0 && modes > 0)
-            || modes > 1
             || self.core > CorePercent::CARD.percent().into()
             || self.memory > u128::from(card.memory.bytes())
             || (self.partitioned > 0 && self.cuts(card).is_none())

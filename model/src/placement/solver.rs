@@ -255,7 +255,8 @@ impl<'s, 'a> Solver<'s, 'a> {
 
     /// The cards that kubelet hands on to a container of whole cards. It takes any devices of
     /// those handed on: with whole-card ids these are always cards; core ids make up cards only
-    /// where all of them are taken, and only of cards that were handed on whole.
+    /// where all of them are taken, and only of cards that were handed on whole (all 100 of
+    /// such a card are handed on, or none).
     fn handed_on_whole(
         &self,
         wanted: usize,
@@ -267,7 +268,7 @@ impl<'s, 'a> Solver<'s, 'a> {
         let mut cards = Vec::new();
         for left in self.handed.iter().filter(|left| left.resource == resource) {
             let is_whole = self.drafts.get(left.card).is_some_and(|draft| draft.whole);
-            if !is_whole || left.count != per_card {
+            if !is_whole {
                 return Err(no(resource));
             }
             cards.push(left.card);

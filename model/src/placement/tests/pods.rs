@@ -130,6 +130,17 @@ fn what_is_handed_on_forces_later_shares_together_until_it_is_used_up() {
         why(&inits("45", "60"), &ledger),
         "no card has 60GiB free beside the containers that kubelet puts on the same card"
     );
+    // The larger of two init containers counts, not the first: 10 are left for the last.
+    let larger_second = request(&[
+        (Role::Init, &[(MEMORY, "40")]),
+        (Role::Init, &[(MEMORY, "60")]),
+        (Role::App, &[(MEMORY, "50")]),
+        (Role::App, &[(MEMORY, "60")]),
+    ]);
+    assert!(matches!(
+        binpack(&larger_second, &ledger),
+        Err(NoFit::Together { .. })
+    ));
 }
 
 #[test]
