@@ -288,8 +288,7 @@ impl Ledger {
     }
 
     fn enter(&mut self, pod: &PodUid, hold: Hold) {
-        let before = self.remove(pod);
-        debug_assert!(before.is_none() || self.of(pod).is_none());
+        self.remove(pod);
         if hold.is_empty() {
             return;
         }
