@@ -142,7 +142,8 @@ impl Api {
     }
 }
 
-/// Starts a server and its controllers as critical tasks; the address that it listens on.
+/// Starts `testbed api-server` as critical tasks, its controllers included; the address that it
+/// listens on. Must be called on a tokio runtime.
 pub fn start(args: &ApiServerArgs, tasks: &kit::Tasks) -> Result<SocketAddr, Failure> {
     let api = Api::open(args)?;
     let audit = args.audit.as_deref().map(Audit::open).transpose()?;
@@ -163,15 +164,9 @@ pub fn start(args: &ApiServerArgs, tasks: &kit::Tasks) -> Result<SocketAddr, Fai
     Ok(address)
 }
 
-/// Runs `testbed api-server`.
-#[expect(clippy::unused_async, reason = "all subcommands are run alike")]
-pub async fn run(args: ApiServerArgs, tasks: kit::Tasks) -> Result<(), Failure> {
-    start(&args, &tasks).map(drop)
-}
-
 #[cfg(test)]
 mod client_tests;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod write_tests;

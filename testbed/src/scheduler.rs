@@ -57,13 +57,8 @@ pub struct SchedulerArgs {
     pub no_node_cache: bool,
 }
 
-/// Runs `testbed scheduler`.
-#[expect(clippy::unused_async, reason = "all subcommands are run alike")]
-pub async fn run(
-    args: SchedulerArgs,
-    settings: Settings,
-    tasks: kit::Tasks,
-) -> Result<(), Failure> {
+/// Starts `testbed scheduler` as a critical task. Must be called on a tokio runtime.
+pub fn start(args: SchedulerArgs, settings: &Settings, tasks: &kit::Tasks) -> Result<(), Failure> {
     let client = args.api.client().map_err(Failure::fatal)?;
     let extender = match &args.extender {
         Some(url) => Some(Extender::new(url, !args.no_node_cache).map_err(Failure::fatal)?),

@@ -79,7 +79,9 @@ fn yaml(body: &Bytes) -> Result<Value, Refusal> {
         Refusal::bad_request(format!("couldn't read the body as YAML: {e}"))
     };
     let text = std::str::from_utf8(body).map_err(|e| refuse(&e))?;
-    serde_saphyr::from_str(text).map_err(|e| refuse(&e))
+    // `y` and `n` are texts to Kubernetes.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|e| refuse(&e))
 }
 
 #[cfg(test)]
