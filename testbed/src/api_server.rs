@@ -9,6 +9,8 @@
 //! - Server-side apply merges and creates, but owns no fields: there are no `managedFields`, a
 //!   field left out of the next apply stays, and no conflict is reported.
 //! - Strategic merge patch knows lists by field name (see [`merge`]) and keeps the stored order.
+//! - Bodies are JSON or YAML; protobuf is answered with 415. kubectl speaks it for `create` of
+//!   some kinds; `apply`, `label`, `annotate`, `patch`, `delete` and all reading work.
 //! - Objects are not checked against a schema: unknown fields are kept, wrong types pass, except
 //!   for names, labels, annotations and container resources. `/openapi` is empty, so kubectl needs
 //!   `--validate=false`.

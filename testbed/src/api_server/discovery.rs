@@ -46,7 +46,12 @@ fn resources(group: &str) -> Value {
     };
     let mut list = Vec::new();
     for resource in RESOURCES.iter().filter(|r| r.group == group) {
+        let all = matches!(
+            resource.plural,
+            "pods" | "services" | "daemonsets" | "deployments" | "jobs"
+        );
         list.push(json!({
+            "categories": if all { vec!["all"] } else { vec![] },
             "name": resource.plural, "singularName": resource.singular,
             "namespaced": resource.namespaced, "kind": resource.kind,
             "shortNames": resource.short,
