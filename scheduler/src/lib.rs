@@ -1,22 +1,101 @@
-//! scheduler
+//! The scheduler extender: which node, and which card of it.
+//!
+//! Two watches feed a pure [`index`]: nodes with their ledgers, pods with what they hold. The
+//! verbs of kube-scheduler read it ([`filter`], [`prioritize`], [`preempt`]) or enter a promise
+//! in it before the API server is asked ([`bind`]). Nothing is kept on disk: after a restart the
+//! watches tell all of it again, and until they have, nothing is answered.
 
-/// Arguments.
+mod assume;
+pub mod bind;
+pub mod convert;
+pub mod explain;
+pub mod filter;
+pub mod fit;
+pub mod index;
+mod metrics;
+pub mod node;
+pub mod pod;
+pub mod preempt;
+pub mod prioritize;
+pub mod reason;
+mod server;
+mod shared;
+mod watch;
+pub mod wire;
+
+use std::net::SocketAddr;
+
+use kit::{Chassis, CommonArgs, Failure};
+use kubernetes::api::ApiArgs;
+
+use crate::{bind::Binder, index::Index, metrics::Metrics, server::Server, shared::Shared};
+
+/// Scheduler extender: places pods on single cards, through kube-scheduler.
 #[derive(Debug, clap::Parser)]
-#[command(version)]
+#[command(name = "lj-runtimekit-scheduler", version)]
 pub struct Args {
-    /// Common.
+    /// Where kube-scheduler calls: /filter, /prioritize, /bind, /preempt; for people /explain and
+    /// /snapshot
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "LJ_RUNTIMEKIT_SCHEDULER_LISTEN",
+        default_value = "[::]:9503"
+    )]
+    pub listen: SocketAddr,
+
+    /// Where the API server is
     #[command(flatten)]
-    pub common: kit::CommonArgs,
+    pub api: ApiArgs,
+
+    /// What every program has
+    #[command(flatten)]
+    pub common: CommonArgs,
 }
 
-impl AsRef<kit::CommonArgs> for Args {
-    fn as_ref(&self) -> &kit::CommonArgs {
+impl AsRef<CommonArgs> for Args {
+    fn as_ref(&self) -> &CommonArgs {
         &self.common
     }
 }
 
-/// Runs it.
-pub async fn run(args: Args, chassis: kit::Chassis) -> Result<(), kit::Failure> {
-    let _ = (args, chassis);
-    todo!("helper")
+/// Connections at once: kube-scheduler keeps a few, a storm of tests a thousand.
+const MOST_CONNECTIONS: usize = 2048;
+
+/// Starts the watches and the server.
+pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
+    let client = args
+        .api
+        .client()
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let shared = Shared::new(
+        Index::new(chassis.settings.clone()),
+        Metrics::new(&chassis.metrics)?,
+    );
+    let tasks = &chassis.tasks;
+
+    let nodes = chassis
+        .readiness
+        .condition("nodes", "waiting for the API server's list of nodes");
+    let pods = chassis
+        .readiness
+        .condition("pods", "waiting for the API server's list of pods");
+    let watch_nodes = watch::nodes(client.clone(), shared.clone(), nodes);
+    tasks.critical("nodes", watch::until_shutdown(tasks.clone(), watch_nodes));
+    let watch_pods = watch::pods(client.clone(), shared.clone(), pods);
+    tasks.critical("pods", watch::until_shutdown(tasks.clone(), watch_pods));
+    tasks.critical("gauges", watch::count(shared.clone(), tasks.clone()));
+
+    let binder = Binder::new(client, shared.clone());
+    tasks.critical("settle", binder.clone().settle(tasks.clone()));
+
+    let listener = kit::listen(args.listen)?;
+    tracing::info!(address = %args.listen, "serving kube-scheduler");
+    let limits = kit::Limits {
+        max_connections: MOST_CONNECTIONS,
+        ..kit::Limits::default()
+    };
+    let router = Server::new(shared, binder, tasks.clone()).router();
+    tasks.critical("http", kit::serve(listener, router, tasks.clone(), limits));
+    Ok(())
 }

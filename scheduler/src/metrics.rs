@@ -1,0 +1,92 @@
+//! The scheduler's own metrics.
+
+use kit::Failure;
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
+
+/// Everything that is counted.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    /// Seconds of each call, by verb.
+    pub seconds: HistogramVec,
+    /// Calls by verb and outcome.
+    pub calls: IntCounterVec,
+    /// Candidates of filter calls, kept or rejected.
+    pub candidates: IntCounterVec,
+    /// Objects that can't be read, by kind.
+    pub malformed: IntCounterVec,
+    /// Unix time of the last event of each watch.
+    pub last_event: prometheus::IntGaugeVec,
+    /// Nodes in the index.
+    pub nodes: IntGauge,
+    /// Pods in the index.
+    pub pods: IntGauge,
+    /// Binds that the watch has not confirmed.
+    pub assumed: IntGauge,
+}
+
+impl Metrics {
+    /// Registers all of them.
+    pub fn new(registry: &Registry) -> Result<Self, Failure> {
+        let name = |what: &str| format!("lj_runtimekit_scheduler_{what}");
+        let buckets = vec![
+            0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0,
+            5.0,
+        ];
+        let seconds = HistogramOpts::new(
+            name("call_seconds"),
+            "Time from a call's body to its answer",
+        )
+        .buckets(buckets);
+        let counter = |what: &str, help: &str, labels: &[&str]| {
+            IntCounterVec::new(Opts::new(name(what), help), labels).map_err(Failure::fatal)
+        };
+        let gauge =
+            |what: &str, help: &str| IntGauge::new(name(what), help).map_err(Failure::fatal);
+        let metrics = Self {
+            seconds: HistogramVec::new(seconds, &["verb"]).map_err(Failure::fatal)?,
+            calls: counter(
+                "calls_total",
+                "Calls of kube-scheduler, by what came of them",
+                &["verb", "outcome"],
+            )?,
+            candidates: counter(
+                "candidates_total",
+                "Candidate nodes of filter calls",
+                &["verdict"],
+            )?,
+            malformed: counter(
+                "malformed_total",
+                "Objects and bodies that can't be read",
+                &["kind"],
+            )?,
+            last_event: prometheus::IntGaugeVec::new(
+                Opts::new(
+                    name("last_event_timestamp_seconds"),
+                    "When a watch last said something",
+                ),
+                &["watch"],
+            )
+            .map_err(Failure::fatal)?,
+            nodes: gauge("nodes", "Nodes known")?,
+            pods: gauge("pods", "Pods known that ask for cards or hold some")?,
+            assumed: gauge(
+                "assumed_binds",
+                "Binds that the watch has not confirmed yet",
+            )?,
+        };
+        let all: [Box<dyn prometheus::core::Collector>; 8] = [
+            Box::new(metrics.seconds.clone()),
+            Box::new(metrics.calls.clone()),
+            Box::new(metrics.candidates.clone()),
+            Box::new(metrics.malformed.clone()),
+            Box::new(metrics.last_event.clone()),
+            Box::new(metrics.nodes.clone()),
+            Box::new(metrics.pods.clone()),
+            Box::new(metrics.assumed.clone()),
+        ];
+        for one in all {
+            registry.register(one).map_err(Failure::fatal)?;
+        }
+        Ok(metrics)
+    }
+}
