@@ -190,6 +190,16 @@ impl StandIns {
             .await
     }
 
+    /// The outcome of a scenario; with the ends of all logs where it failed.
+    pub fn seen<T>(&self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
+        if outcome.is_err() {
+            for part in self.stage.parts() {
+                eprintln!("--- {part}\n{}", self.stage.log_tail(part));
+            }
+        }
+        outcome
+    }
+
     /// The processes.
     pub fn stage(&self) -> &Stage {
         &self.stage

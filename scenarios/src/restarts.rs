@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use testbed::{
-    stage::{Deadline, Signal},
+    stage::{Deadline, Signal, until},
     workload::Workload,
 };
 
@@ -85,8 +85,7 @@ async fn while_pods_come_and_go(
         ground.start(victim).await?;
     }
 
-    cluster
-        .pod_is(&starts, "Running", deadline())
+    comes_to_run(ground, victim, &starts)
         .await
         .map_err(|e| e.context(format!("{victim:?} restarted")))?;
     cluster.pod_is_gone(&ends, deadline()).await?;
@@ -107,4 +106,41 @@ async fn while_pods_come_and_go(
         cluster.pod_is_gone(pod, deadline()).await?;
     }
     Ok(())
+}
+
+/// Waits until the pod runs. What kubelet admits while no plugin is registered it rejects for good,
+/// in its own words and before it calls anybody: whoever owns such a pod makes it again, and so
+/// does this. A rejection for any other reason, or beside a plugin that was there, is a fault.
+async fn comes_to_run(ground: &impl Ground, victim: Victim, pod: &str) -> anyhow::Result<()> {
+    let cluster = ground.cluster();
+    let away = matches!(victim, Victim::DevicePlugin | Victim::Kubelet);
+    until(
+        &format!("{pod} to run"),
+        Deadline::seconds(SOON),
+        || async {
+            let text = |e: anyhow::Error| format!("{e:#}");
+            let found = cluster.pod(pod).await.map_err(text)?.ok_or("it is gone")?;
+            let status = found.status.unwrap_or_default();
+            let message = match status.phase.as_deref() {
+                Some("Running") => return Ok(Ok(())),
+                Some("Failed") => status.message.unwrap_or_default(),
+                other => return Err(format!("it is {other:?}")),
+            };
+            let words = ["no healthy devices present", "unregistered device"];
+            if !away || !words.iter().any(|w| message.contains(w)) {
+                return Ok(Err(anyhow::anyhow!("{pod} failed: {message}")));
+            }
+            cluster.delete(pod).await.map_err(text)?;
+            cluster
+                .pod_is_gone(pod, Deadline::seconds(10))
+                .await
+                .map_err(text)?;
+            cluster
+                .create(&Workload::one(pod, &[(GPU, 1)]))
+                .await
+                .map_err(text)?;
+            Err(format!("kubelet rejected it: {message}"))
+        },
+    )
+    .await?
 }

@@ -270,7 +270,7 @@ pub async fn whole_and_shared_cards_never_meet(ground: &impl Ground) -> anyhow::
         Workload::one("whole-b", &[(PPU, 3)]),
         Workload::one("whole-c", &[(GPU, 2)]),
         Workload::one("cards-d", &[(CORE, 200)]),
-        Workload::one("share-e", &[(MEMORY, 100)]).default_scheduler(),
+        Workload::one("share-e", &[(MEMORY, 50)]).default_scheduler(),
     ];
     run(ground, &pods).await?;
     let books = ground.books().await?;

@@ -10,10 +10,8 @@ macro_rules! on_ready_node {
         #[tokio::test]
         async fn $name() -> anyhow::Result<()> {
             let ground = StandIns::ready().await?;
-            {
-                let $ground = &ground;
-                $scenario.await?;
-            }
+            let $ground = &ground;
+            ground.seen($scenario.await)?;
             ground.end().await
         }
     )*};
