@@ -25,6 +25,8 @@ pub struct Watch {
     initial: Vec<Arc<Value>>,
     /// Whether the end of these is told by a bookmark.
     tell_end: bool,
+    /// The revision asked for is not to be had: the one thing that will be told.
+    expired: Option<Refusal>,
     /// The revision told so far.
     cursor: u64,
     /// The revision of the last bookmark.
@@ -75,10 +77,12 @@ pub(super) fn start(
         })?,
     };
     let initial = query.initial_events.unwrap_or(asked == 0);
-    // A revision that was never given out, or fell out of the window: list again.
-    if asked > now || !initial && asked != 0 && asked < store.oldest() {
-        return Err(Refusal::expired(asked, store.oldest()));
-    }
+    // A revision that was never given out, or fell out of the window: list again. Told as an event
+    // under status 200, as the real server does: clients start a watch anew after an HTTP error,
+    // and list anew only after such an event.
+    let expired = (asked > now || !initial && asked != 0 && asked < store.oldest())
+        .then(|| Refusal::expired(asked, store.oldest()));
+    let initial = initial && expired.is_none();
     let objects = store
         .range(render.resource.storage, namespace.as_deref(), None)
         .map(|(_, object)| object)
@@ -91,7 +95,8 @@ pub(super) fn start(
         namespace,
         selector,
         initial: objects,
-        tell_end: query.initial_events == Some(true),
+        tell_end: query.initial_events == Some(true) && expired.is_none(),
+        expired,
         cursor,
         marked: cursor,
         bookmarks: query.bookmarks,
@@ -123,6 +128,11 @@ impl Watch {
 
     /// What the changes are to this watch.
     pub fn step(&mut self, changes: Result<Vec<Arc<Change>>, super::store::Compacted>) -> Step {
+        if let Some(refusal) = self.expired.take() {
+            let mut lines = Vec::new();
+            line(&mut lines, "ERROR", &refusal.status());
+            return Step::End(lines.into());
+        }
         let changes = match changes {
             Ok(changes) => changes,
             Err(compacted) => {
