@@ -63,6 +63,10 @@ impl AsRef<CommonArgs> for Args {
 const MOST_CONNECTIONS: usize = 2048;
 
 /// Starts the watches and the server.
+#[expect(
+    clippy::unused_async,
+    reason = "the start of a program may wait; this one's does not"
+)]
 pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
     let client = args
         .api

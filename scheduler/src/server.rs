@@ -233,14 +233,11 @@ async fn explain_pod(
     Path((namespace, pod)): Path<(String, String)>,
 ) -> Response {
     let answer = explain::explain(&server.shared.read(), &namespace, &pod);
-    match answer {
-        Some(answer) => json(serde_json::to_vec_pretty(&answer).unwrap_or_default()),
-        None => {
-            let text =
-                format!("pod {namespace}/{pod} asks for no card, has ended, or is not there\n");
-            (StatusCode::NOT_FOUND, text).into_response()
-        }
-    }
+    let Some(answer) = answer else {
+        let text = format!("pod {namespace}/{pod} asks for no card, has ended, or is not there\n");
+        return (StatusCode::NOT_FOUND, text).into_response();
+    };
+    json(serde_json::to_vec_pretty(&answer).unwrap_or_default())
 }
 
 async fn snapshot(State(server): State<Server>) -> Response {

@@ -190,10 +190,12 @@ async fn read_metrics(stage: &Stage, pods: &[Workload]) -> anyhow::Result<()> {
                 .filter(|p| !has_series(&text, p.name()))
                 .map(Workload::name)
                 .collect();
-            if missing.is_empty() {
+            if missing.is_empty() && text.contains("accel_card_utilization_ratio{") {
                 Ok(text)
             } else {
-                Err(format!("no series of {missing:?}"))
+                Err(format!(
+                    "no series of {missing:?}, or no measured values yet"
+                ))
             }
         },
     )

@@ -86,14 +86,14 @@ impl KubeletArgs {
             .host_path
             .iter()
             .filter_map(|pair| pair.split_once('='));
-        let mapped =
+        let mut mapped =
             pairs.filter_map(|(from, to)| Some(format!("{to}{}", argument.strip_prefix(from)?)));
-        mapped.last().unwrap_or_else(|| argument.to_owned())
+        mapped.next().unwrap_or_else(|| argument.to_owned())
     }
 }
 
 /// Runs until shutdown.
-pub async fn run(args: KubeletArgs, tasks: kit::Tasks) -> Result<(), Failure> {
+pub fn run(args: KubeletArgs, tasks: &kit::Tasks) -> Result<(), Failure> {
     let client = args
         .api
         .client()
@@ -101,9 +101,9 @@ pub async fn run(args: KubeletArgs, tasks: kit::Tasks) -> Result<(), Failure> {
     let args = Arc::new(args);
     let fatal = |e: anyhow::Error| Failure::fatal(format!("{}: {e:#}", args.root.display()));
     let state = Arc::new(State::open(&args.root).map_err(fatal)?);
-    registration::serve(state.clone(), &tasks).map_err(fatal)?;
-    pod_resources::serve(state.clone(), &tasks).map_err(fatal)?;
-    read_only::serve(state.clone(), args.read_only_listen, &tasks)?;
+    registration::serve(state.clone(), tasks).map_err(fatal)?;
+    pod_resources::serve(state.clone(), tasks).map_err(fatal)?;
+    read_only::serve(state.clone(), args.read_only_listen, tasks)?;
     let stop = tasks.shutdown_token();
     let node = node::keep(client.clone(), args.clone(), state.clone());
     tasks.critical("node status", async move {

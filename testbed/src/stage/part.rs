@@ -136,7 +136,10 @@ impl Part {
                     "--control-listen",
                     &format!("{}:9600", layout.node_address(node)),
                 ]);
-                if !layout.options.forgetful_runtime {
+                if layout.options.forgetful_runtime {
+                    // It forgets the switch too, and nobody would throw it again.
+                    command.args(["--feature", "on"]);
+                } else {
                     command
                         .arg("--state")
                         .arg(layout.node_folder(node).join("runtime-state.json"));
