@@ -20,6 +20,8 @@ pub mod prioritize;
 pub mod reason;
 mod server;
 mod shared;
+#[cfg(test)]
+mod testing;
 mod watch;
 pub mod wire;
 
