@@ -36,17 +36,17 @@ impl Metrics {
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counters = |name: &str, help: &str, label: &[&str]| {
             let metric =
-                IntCounterVec::new(Opts::new(format!("lj_device_plugin_{name}"), help), label)?;
+                IntCounterVec::new(Opts::new(format!("lj_runtimekit_device_plugin_{name}"), help), label)?;
             registry.register(Box::new(metric.clone()))?;
             Ok::<_, prometheus::Error>(metric)
         };
         let gauge = |name: &str, help: &str| {
-            let metric = IntGauge::new(format!("lj_device_plugin_{name}"), help)?;
+            let metric = IntGauge::new(format!("lj_runtimekit_device_plugin_{name}"), help)?;
             registry.register(Box::new(metric.clone()))?;
             Ok::<_, prometheus::Error>(metric)
         };
         let counter = |name: &str, help: &str| {
-            let metric = IntCounter::new(format!("lj_device_plugin_{name}"), help)?;
+            let metric = IntCounter::new(format!("lj_runtimekit_device_plugin_{name}"), help)?;
             registry.register(Box::new(metric.clone()))?;
             Ok::<_, prometheus::Error>(metric)
         };
