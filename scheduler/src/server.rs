@@ -244,3 +244,7 @@ async fn snapshot(State(server): State<Server>) -> Response {
     let answer = explain::snapshot(&server.shared.read());
     json(serde_json::to_vec(&answer).unwrap_or_default())
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;
