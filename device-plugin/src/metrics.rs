@@ -35,8 +35,10 @@ impl Metrics {
     /// Makes and registers them.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counters = |name: &str, help: &str, label: &[&str]| {
-            let metric =
-                IntCounterVec::new(Opts::new(format!("lj_runtimekit_device_plugin_{name}"), help), label)?;
+            let metric = IntCounterVec::new(
+                Opts::new(format!("lj_runtimekit_device_plugin_{name}"), help),
+                label,
+            )?;
             registry.register(Box::new(metric.clone()))?;
             Ok::<_, prometheus::Error>(metric)
         };
