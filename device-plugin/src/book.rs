@@ -51,8 +51,10 @@ pub struct PodEntry {
     pub since: u64,
     /// How many looks in a row had it in kubelet's pods and not in PodResources.
     pub missed: u8,
-    /// The last `allocated` annotation written.
+    /// The last `allocated` annotation written, until a look shows it.
     pub written: Option<String>,
+    /// How many looks in a row have not shown it.
+    pub unseen: u8,
 }
 
 impl PodEntry {
@@ -65,6 +67,7 @@ impl PodEntry {
             since,
             missed: 0,
             written: None,
+            unseen: 0,
         }
     }
 

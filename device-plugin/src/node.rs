@@ -26,6 +26,10 @@ use crate::{
 
 const WITHIN: Duration = Duration::from_secs(10);
 
+/// How often the node is looked at though nothing is known to have changed: it may have been
+/// made anew, or somebody may have changed what stands on it. One GET.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
 /// What the node should say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
@@ -86,9 +90,9 @@ impl NodeWriter {
                     }
                     backoff.reset();
                     failing = None;
-                    withdrawals
-                        .next_look()
-                        .map(|at| at.saturating_sub(started.elapsed()))
+                    let next = withdrawals.next_look();
+                    next.map(|at| at.saturating_sub(started.elapsed()))
+                        .map_or(LOOK_AGAIN, |wait| wait.min(LOOK_AGAIN))
                 }
                 Err(why) => {
                     self.count(outcome);
@@ -96,11 +100,11 @@ impl NodeWriter {
                         tracing::warn!(node = %self.node, why, "node not written, trying again");
                         failing = Some(why);
                     }
-                    Some(backoff.next(random()))
+                    backoff.next(random())
                 }
             };
             tokio::select! {
-                () = rest(wait) => {}
+                () = sleep(wait) => {}
                 _ = self.wish.changed() => {}
                 _ = self.restarted.changed() => {}
             }
@@ -198,13 +202,6 @@ impl NodeWriter {
         within(self.client.request::<Node>(request))
             .await
             .map(|_| ())
-    }
-}
-
-async fn rest(wait: Option<Duration>) {
-    match wait {
-        Some(wait) => sleep(wait).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -61,6 +61,12 @@ impl AsRef<CommonArgs> for Args {
     }
 }
 
+/// Worker threads: one for each core that works on calls, at most 4, and one for all else. More
+/// only cost memory.
+pub fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get().min(4)) + 1
+}
+
 /// Connections at once: kube-scheduler keeps a few, a storm of tests a thousand.
 const MOST_CONNECTIONS: usize = 2048;
 

@@ -5,21 +5,21 @@ use std::{sync::Arc, time::Instant};
 use axum::{
     Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Path, State},
+    extract::{Path, Request, State},
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
     routing::{get, post},
 };
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::{bind::Binder, convert, explain, filter, preempt, prioritize, shared::Shared, wire};
 
 /// 10,000 nodes in full, with their labels, annotations and images, stay below this.
-const MOST_BODY_BYTES: usize = 128 << 20;
+const MOST_BODY_BYTES: usize = 64 << 20;
 
-/// Bodies that are worked on at once; the others wait for their turn in the order they came.
-/// Enough to keep every core busy, few enough to bound the memory.
-const AT_ONCE: usize = 16;
+/// KiB of bodies that are read or worked on at once: the memory that callers can take. A body
+/// waits unread until there is room for all of it.
+const BODIES_KIB: usize = 256 << 10;
 
 /// What the handlers need.
 #[derive(Clone)]
@@ -27,7 +27,10 @@ pub(crate) struct Server {
     shared: Shared,
     binder: Binder,
     tasks: kit::Tasks,
+    /// Bodies that are worked on at once: one less than there are threads, so that health,
+    /// readiness and metrics are answered whatever is asked here.
     turn: Arc<Semaphore>,
+    room: Arc<Semaphore>,
 }
 
 impl Server {
@@ -37,7 +40,8 @@ impl Server {
             shared,
             binder,
             tasks,
-            turn: Arc::new(Semaphore::new(AT_ONCE)),
+            turn: Arc::new(Semaphore::new(crate::workers().saturating_sub(1).max(1))),
+            room: Arc::new(Semaphore::new(BODIES_KIB)),
         }
     }
 
@@ -50,8 +54,38 @@ impl Server {
             .route("/preempt", post(preempt_pods))
             .route("/explain/{namespace}/{pod}", get(explain_pod))
             .route("/snapshot", get(snapshot))
-            .layer(DefaultBodyLimit::max(MOST_BODY_BYTES))
             .with_state(self)
+    }
+
+    /// The body, once there is room for it, and the room that it takes.
+    async fn body(&self, request: Request) -> Result<(Bytes, OwnedSemaphorePermit), Response> {
+        let too_large = || {
+            let text = format!("a body may have {MOST_BODY_BYTES} bytes\n");
+            (StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
+        };
+        let length = request.headers().get(header::CONTENT_LENGTH);
+        let length = length
+            .and_then(|l| l.to_str().ok()?.parse().ok())
+            .unwrap_or(MOST_BODY_BYTES);
+        if length > MOST_BODY_BYTES {
+            return Err(too_large());
+        }
+        let kib = u32::try_from(length / 1024 + 1).map_err(|_| too_large())?;
+        // The semaphore is never closed, and no body asks more than it has.
+        let room = self
+            .room
+            .clone()
+            .acquire_many_owned(kib)
+            .await
+            .map_err(|_| too_large())?;
+        match axum::body::to_bytes(request.into_body(), length).await {
+            Ok(body) => Ok((body, room)),
+            Err(error) => Err((
+                StatusCode::BAD_REQUEST,
+                format!("the body can't be read: {error}\n"),
+            )
+                .into_response()),
+        }
     }
 
     fn done(&self, verb: &str, outcome: &str, since: Instant) {
@@ -102,10 +136,14 @@ fn error_only(text: &str) -> Response {
     json(serde_json::to_vec(&wire::ErrorOnly { error: text }).unwrap_or_default())
 }
 
-async fn filter_nodes(State(server): State<Server>, body: Bytes) -> Response {
+async fn filter_nodes(State(server): State<Server>, request: Request) -> Response {
     if let Some(answer) = server.not_synced() {
         return answer;
     }
+    let (body, _room) = match server.body(request).await {
+        Ok(read) => read,
+        Err(answer) => return answer,
+    };
     // The semaphore is never closed.
     let _turn = server.turn.acquire().await;
     let since = Instant::now();
@@ -143,10 +181,14 @@ async fn filter_nodes(State(server): State<Server>, body: Bytes) -> Response {
     json(answer)
 }
 
-async fn prioritize_nodes(State(server): State<Server>, body: Bytes) -> Response {
+async fn prioritize_nodes(State(server): State<Server>, request: Request) -> Response {
     if let Some(answer) = server.not_synced() {
         return answer;
     }
+    let (body, _room) = match server.body(request).await {
+        Ok(read) => read,
+        Err(answer) => return answer,
+    };
     let _turn = server.turn.acquire().await;
     let since = Instant::now();
     let index = server.shared.read();
@@ -166,10 +208,14 @@ async fn prioritize_nodes(State(server): State<Server>, body: Bytes) -> Response
     }
 }
 
-async fn bind_pod(State(server): State<Server>, body: Bytes) -> Response {
+async fn bind_pod(State(server): State<Server>, request: Request) -> Response {
     if let Some(answer) = server.not_synced() {
         return answer;
     }
+    let (body, _room) = match server.body(request).await {
+        Ok(read) => read,
+        Err(answer) => return answer,
+    };
     let since = Instant::now();
     let call = match convert::bind_call(&body) {
         Ok(call) => call,
@@ -201,10 +247,14 @@ async fn bind_pod(State(server): State<Server>, body: Bytes) -> Response {
     error_only(&outcome.err().unwrap_or_default())
 }
 
-async fn preempt_pods(State(server): State<Server>, body: Bytes) -> Response {
+async fn preempt_pods(State(server): State<Server>, request: Request) -> Response {
     if let Some(answer) = server.not_synced() {
         return answer;
     }
+    let (body, _room) = match server.body(request).await {
+        Ok(read) => read,
+        Err(answer) => return answer,
+    };
     let _turn = server.turn.acquire().await;
     let since = Instant::now();
     let index = server.shared.read();

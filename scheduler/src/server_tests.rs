@@ -150,3 +150,20 @@ async fn victims_are_kept_where_their_going_makes_room() {
         json!({"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "v1"}], "NumPDBViolations": 0}}})
     );
 }
+
+#[tokio::test]
+async fn a_body_that_is_announced_too_large_is_not_read() {
+    let (router, _) = server(index([]));
+    let request = Request::post("/filter").header("content-length", (64 << 20) + 1);
+    assert_eq!(
+        call(&router, request.body(Body::empty()).unwrap()).await.0,
+        413
+    );
+    let request = Request::post("/filter").header("content-length", 3);
+    assert_eq!(
+        call(&router, request.body(Body::from("longer")).unwrap())
+            .await
+            .0,
+        400
+    );
+}

@@ -123,8 +123,11 @@ impl Core {
         assertions
     }
 
-    /// The pods whose devices are complete and not yet written on them as this look shows.
-    pub fn annotations(&self, look: &Look) -> Vec<Annotate> {
+    /// The pods whose devices are complete and not written on them as this look shows: not yet,
+    /// or not any more. Others believe what stands there, so what somebody changed is put right.
+    pub fn annotations(&mut self, look: &Look) -> Vec<Annotate> {
+        /// Kubelet's list is a moment behind what was written: so many looks may not show it.
+        const UNSEEN: u8 = 2;
         let listed = |pod: &PodRef| {
             look.listed
                 .as_ref()
@@ -134,13 +137,20 @@ impl Core {
             .iter()
             .filter(|v| v.is_live() && listed(&v.pod))
             .filter_map(|view| {
-                let entry = self.book.get(&view.uid)?;
+                let entry = self.book.get_mut(&view.uid)?;
                 if entry.since >= look.ticket || !entry.is_complete() {
                     return None;
                 }
                 let text = annotation::write_plan(&entry.truth());
-                let there = [&view.allocated, &entry.written];
-                (!there.contains(&&Some(text.clone()))).then(|| Annotate {
+                if view.allocated.as_ref() == Some(&text) {
+                    entry.written = None;
+                    return None;
+                }
+                if entry.written.as_ref() == Some(&text) && entry.unseen < UNSEEN {
+                    entry.unseen += 1;
+                    return None;
+                }
+                Some(Annotate {
                     pod: view.pod.clone(),
                     uid: view.uid.clone(),
                     text,
@@ -153,6 +163,7 @@ impl Core {
     pub fn annotated(&mut self, annotate: &Annotate) {
         if let Some(entry) = self.book.get_mut(&annotate.uid) {
             entry.written = Some(annotate.text.clone());
+            entry.unseen = 0;
         }
     }
 }

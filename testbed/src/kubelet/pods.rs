@@ -47,7 +47,11 @@ pub(super) async fn sync(runner: Runner, tasks: kit::Tasks) {
         for change in batch.drain(..) {
             match change {
                 Change::Seen(object) => arrived.extend(take_up(&runner, object)),
-                Change::Gone(uid) => gone(&runner, &uid),
+                Change::Gone(uid) => {
+                    // It may have come and gone within this batch.
+                    arrived.retain(|p: &Local| p.uid() != uid);
+                    gone(&runner, &uid);
+                }
                 Change::Only(uids) => {
                     arrived.retain(|p: &Local| uids.iter().any(|u| u == p.uid()));
                     let here: Vec<String> = runner
