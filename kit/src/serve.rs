@@ -159,8 +159,12 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
 #[derive(Debug, Default)]
 struct Acceptor {
     failing: bool,
-    full: bool,
+    /// When it was last said that all places are taken.
+    full: Option<tokio::time::Instant>,
 }
+
+/// A server at its limit goes in and out of it with every connection: said once in so long.
+const SAY_FULL_EVERY: Duration = Duration::from_mins(1);
 
 impl Acceptor {
     /// The next connection and its place. Safe to drop half-way.
@@ -170,11 +174,11 @@ impl Acceptor {
         places: &Arc<Semaphore>,
     ) -> (TcpStream, OwnedSemaphorePermit) {
         loop {
-            let full = places.available_permits() == 0;
-            if full && !self.full {
+            let lately = self.full.is_some_and(|at| at.elapsed() < SAY_FULL_EVERY);
+            if places.available_permits() == 0 && !lately {
                 tracing::warn!("as many connections as allowed, more have to wait");
+                self.full = Some(tokio::time::Instant::now());
             }
-            self.full = full;
             // Never closed, so never an error.
             let Ok(place) = Arc::clone(places).acquire_owned().await else {
                 return std::future::pending().await;
