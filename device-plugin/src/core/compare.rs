@@ -167,3 +167,7 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;
