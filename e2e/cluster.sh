@@ -9,12 +9,14 @@
 #   e2e/cluster.sh node N COMMAND runs a command inside node N
 #   e2e/cluster.sh kill NAME      ends one part (etcd, apiserver, …); `start NAME` starts it again
 #
-# KUBE_VERSION (1.36.3), KUBE_BIN_DIR (folder with the Kubernetes programs), LAB (working folder).
+# KUBE_VERSION (1.36.3), KUBE_BIN_DIR (folder with the Kubernetes programs), LAB (working folder), LAB_NAME (lj: begins
+# the names of namespaces and cgroups, so that two clusters can be up at once).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 KUBE_VERSION=${KUBE_VERSION:-1.36.3}
-LAB=${LAB:-${TMPDIR:-/tmp}/lj-lab}
-NET=lj-cp
+LAB=${LAB:-${TMPDIR:-/tmp}/${LAB_NAME:-lj}-lab}
+NAME=${LAB_NAME:-lj}
+NET=$NAME-cp
 API=https://10.77.0.1:6443
 SERVICES=10.96.0.0/16
 say() { printf '%s %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
@@ -27,7 +29,7 @@ programs() {
   elif command -v kube-apiserver >/dev/null && command -v kubelet >/dev/null; then
     BIN=$(dirname "$(command -v kube-apiserver)")
   else
-    BIN=$here/../.cache/kubernetes/$KUBE_VERSION
+    BIN=${XDG_CACHE_HOME:-$HOME/.cache}/lj-runtimekit/kubernetes/$KUBE_VERSION
     "$here/kubernetes-build.sh" "$KUBE_VERSION" "$BIN"
   fi
   BIN=$(cd "$BIN" && pwd)
@@ -157,7 +159,7 @@ kubectl() { in_cp "$BIN/kubectl" --kubeconfig "$LAB/pki/admin.kubeconfig" "$@"; 
 # ---- nodes ----
 
 node_up() { # number
-  local n=$1 name=node-$1 ns=lj-n$1 controller
+  local n=$1 name=node-$1 ns=$NAME-n$1 controller
   ip netns add "$ns"
   ip link add "v$ns" netns $NET type veth peer name eth0 netns "$ns"
   in_cp ip link set "v$ns" master br0 up
@@ -165,12 +167,12 @@ node_up() { # number
     ip route add default via 10.77.0.1; sysctl -qw net.ipv4.ip_forward=1; sysctl -qw net.ipv4.conf.all.send_redirects=0"
   in_cp ip route add "10.244.$n.0/24" via "10.77.0.$((10 + n))"
   for controller in /sys/fs/cgroup/*/; do
-    mkdir -p "$controller/lj-lab/$name"
+    mkdir -p "$controller/$NAME-lab/$name"
     if [[ -e $controller/cpuset.cpus ]]; then
       local file
       for file in cpuset.cpus cpuset.mems; do
-        cat "$controller/$file" >"$controller/lj-lab/$file"
-        cat "$controller/$file" >"$controller/lj-lab/$name/$file"
+        cat "$controller/$file" >"$controller/$NAME-lab/$file"
+        cat "$controller/$file" >"$controller/$NAME-lab/$name/$file"
       done
     fi
   done
@@ -221,10 +223,10 @@ END
 }
 
 node_start() { # number: power on
-  local n=$1 name=node-$1 ns=lj-n$1 dir=$LAB/node-$1
+  local n=$1 name=node-$1 ns=$NAME-n$1 dir=$LAB/node-$1
   (
     local controller
-    for controller in /sys/fs/cgroup/*/; do echo $BASHPID >"$controller/lj-lab/$name/cgroup.procs"; done
+    for controller in /sys/fs/cgroup/*/; do echo $BASHPID >"$controller/$NAME-lab/$name/cgroup.procs"; done
     exec nsenter --net=/run/netns/"$ns" setsid unshare --mount --uts --ipc --pid --cgroup --fork --kill-child \
       --propagation private "$here/node-init.sh" "$name" "$dir" "$BIN" "10.77.0.$((10 + n))" "$LAB"
   ) >>"$LAB/logs/$name.log" 2>&1 </dev/null &
@@ -281,12 +283,12 @@ down() {
   for n in $(seq 1 "$NODES"); do node_down "$n"; done
   for name in proxy scheduler controller-manager apiserver etcd; do ends "$name" KILL; done
   for n in $(seq 1 "$NODES"); do
-    ip netns del "lj-n$n" 2>/dev/null || :
+    ip netns del "$NAME-n$n" 2>/dev/null || :
     for controller in /sys/fs/cgroup/*/; do
-      find "$controller/lj-lab/node-$n" -depth -type d -exec rmdir {} \; 2>/dev/null || :
+      find "$controller/$NAME-lab/node-$n" -depth -type d -exec rmdir {} \; 2>/dev/null || :
     done
   done
-  for controller in /sys/fs/cgroup/*/; do rmdir "$controller/lj-lab" 2>/dev/null || :; done
+  for controller in /sys/fs/cgroup/*/; do rmdir "$controller/$NAME-lab" 2>/dev/null || :; done
   ip netns del $NET 2>/dev/null || :
   rm -rf "$LAB"
   say 'all of it is gone'
@@ -304,5 +306,5 @@ case $verb in
   start) start "$1" ;;
   power-off) node_down "$1" ;;
   power-on) node_start "$1" ;;
-  *) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 64 ;;
+  *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 64 ;;
 esac

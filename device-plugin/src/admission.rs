@@ -27,13 +27,16 @@ use crate::{
 
 /// How long a call waits for the first look after the start.
 const REBUILT_WITHIN: Duration = Duration::from_secs(5);
-/// How long the Runtime may take for one container.
+/// How long the Runtime may take for one container, a restart of it included: kubelet rejects the
+/// pod for good when this ends, and admits no other pod of the node meanwhile.
 const RUNTIME_WITHIN: Duration = Duration::from_secs(8);
 /// How long a call goes on looking where the lists of pods may be out of step for a moment. The
 /// node admits no other pod meanwhile.
 const IN_STEP_WITHIN: Duration = Duration::from_millis(500);
 /// How long it waits for the cards of a pod that is just ending.
 const ENDED_WITHIN: Duration = Duration::from_millis(1500);
+/// How often a Runtime that is away is tried again within a call.
+const RUNTIME_AGAIN_AFTER: Duration = Duration::from_millis(250);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// What all endpoints and the reconcile loop share.
@@ -245,12 +248,9 @@ impl Admission {
     ) -> Result<ContainerEdits, Refusal> {
         // Kubelet may hang up in the middle; then nobody waits for this answer any more.
         let _flight = Flight(self);
-        // What has ended must be out of the Runtime's book before something takes its place.
-        self.release().await;
         let allocation = &assertion.allocation;
         let started = Instant::now();
-        let answer = self.tell(assertion, RUNTIME_WITHIN).await;
-        match answer {
+        match self.tell_when_back(assertion, started + RUNTIME_WITHIN).await {
             Ok(edits) => {
                 self.core().granted(allocation, edits.clone());
                 tracing::info!(
@@ -272,6 +272,29 @@ impl Admission {
                 self.changed.notify_one();
                 tracing::warn!(pod = %consumer.pod, container = %consumer.container, %refusal, "refused");
                 Err(refusal)
+            }
+        }
+    }
+
+    /// Tells the Runtime, and waits for one that is just restarting.
+    async fn tell_when_back(
+        &self,
+        assertion: &Assertion,
+        deadline: Instant,
+    ) -> Result<ContainerEdits, runtime_proto::Error> {
+        loop {
+            // What has ended must be out of the Runtime's book before something takes its place.
+            self.release().await;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.tell(assertion, left).await {
+                Err(error @ runtime_proto::Error::Unavailable { .. }) => {
+                    if Instant::now() + RUNTIME_AGAIN_AFTER > deadline {
+                        return Err(error);
+                    }
+                    tracing::debug!(%error, "waiting for the Runtime");
+                    sleep(RUNTIME_AGAIN_AFTER).await;
+                }
+                answer => return answer,
             }
         }
     }
@@ -306,6 +329,10 @@ impl Admission {
                         tracing::info!(%pod, allocation = id, "released");
                     }
                 }
+            }
+            // Nothing is lost: reconcile tries again for as long as it takes.
+            Err(error @ runtime_proto::Error::Unavailable { .. }) => {
+                tracing::debug!(%error, allocations = ids.len(), "not released yet");
             }
             Err(error) => {
                 tracing::warn!(%error, allocations = ids.len(), "not released yet");

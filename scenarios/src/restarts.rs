@@ -1,6 +1,8 @@
 //! Restarts in any order: no pod changes cards, nothing leaks.
 
-use anyhow::ensure;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
 use testbed::{
     stage::{Deadline, Signal, until},
     workload::Workload,
@@ -48,6 +50,36 @@ pub async fn each_part_in_turn(ground: &impl Ground, signal: Signal) -> anyhow::
         );
     }
     ground.cluster().delete("keeper").await?;
+    ground.books_are_empty().await
+}
+
+/// A pod that kubelet admits while the Runtime restarts waits for it; where the Runtime stays
+/// away the pod is refused in words that name the socket, and nothing of it is kept.
+pub async fn pods_meet_a_runtime_that_is_away(ground: &impl Ground) -> anyhow::Result<()> {
+    let cluster = ground.cluster();
+    let deadline = || Deadline::seconds(SOON);
+    let share = |name: &str| Workload::one(name, &[(CORE, 30), (MEMORY, 40)]);
+
+    ground.stop(Victim::Runtime, Signal::Kill).await?;
+    cluster.create(&share("patient")).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    ground.start(Victim::Runtime).await?;
+    cluster.pod_is("patient", "Running", deadline()).await?;
+
+    ground.stop(Victim::Runtime, Signal::Kill).await?;
+    cluster.create(&share("refused")).await?;
+    cluster.pod_is("refused", "Failed", deadline()).await?;
+    let refused = cluster.pod("refused").await?.context("it is gone")?;
+    let message = refused.status.unwrap_or_default().message.unwrap_or_default();
+    ensure!(
+        message.contains("no Runtime at ") && message.contains("dp2mgr.sock"),
+        "{message}"
+    );
+    ground.start(Victim::Runtime).await?;
+    for pod in ["patient", "refused"] {
+        cluster.delete(pod).await?;
+        cluster.pod_is_gone(pod, deadline()).await?;
+    }
     ground.books_are_empty().await
 }
 

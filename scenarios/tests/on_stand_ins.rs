@@ -27,6 +27,7 @@ on_ready_node! {
     case_13_an_idle_node_reports_all_cards => |g| scenarios::case_13_idle_node(g);
     a_batch_of_six_with_a_refusal_reaches_the_right_pods => |g| scenarios::batch_of_six_with_a_refusal(g);
     no_card_is_whole_and_shared_at_once => |g| scenarios::whole_and_shared_cards_never_meet(g);
+    pods_meet_a_runtime_that_is_away => |g| scenarios::pods_meet_a_runtime_that_is_away(g);
     each_part_killed_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, Signal::Kill);
     each_part_ended_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, Signal::Term);
 }
