@@ -21,7 +21,7 @@ API=https://10.77.0.1:6443
 SERVICES=10.96.0.0/16
 say() { printf '%s %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
 die() { say "$*"; exit 1; }
-in_cp() { nsenter --net=/run/netns/$NET "$@"; }
+in_cp() { nsenter --net=/run/netns/"$NET" "$@"; }
 
 programs() {
   if [[ -n ${KUBE_BIN_DIR:-} ]]; then
@@ -81,7 +81,7 @@ END
 # ---- control plane ----
 
 network() {
-  ip netns add $NET
+  ip netns add "$NET"
   in_cp ip link set lo up
   in_cp ip link add br0 type bridge
   in_cp ip addr add 10.77.0.1/24 dev br0
@@ -97,7 +97,7 @@ start() { # name
   local command=()
   mapfile -t command <"$LAB/parts/$name"
   # exec: the process id written down is the part's own, not that of a shell around it.
-  (exec nsenter --net=/run/netns/$NET setsid "${command[@]}") >>"$LAB/logs/$name.log" 2>&1 </dev/null &
+  (exec nsenter --net=/run/netns/"$NET" setsid "${command[@]}") >>"$LAB/logs/$name.log" 2>&1 </dev/null &
   echo $! >"$LAB/parts/$name.pid"
 }
 
@@ -161,7 +161,7 @@ kubectl() { in_cp "$BIN/kubectl" --kubeconfig "$LAB/pki/admin.kubeconfig" "$@"; 
 node_up() { # number
   local n=$1 name=node-$1 ns=$NAME-n$1 controller
   ip netns add "$ns"
-  ip link add "v$ns" netns $NET type veth peer name eth0 netns "$ns"
+  ip link add "v$ns" netns "$NET" type veth peer name eth0 netns "$ns"
   in_cp ip link set "v$ns" master br0 up
   nsenter --net=/run/netns/"$ns" sh -c "ip link set lo up; ip addr add 10.77.0.$((10 + n))/24 dev eth0; ip link set eth0 up
     ip route add default via 10.77.0.1; sysctl -qw net.ipv4.ip_forward=1; sysctl -qw net.ipv4.conf.all.send_redirects=0"
@@ -289,7 +289,7 @@ down() {
     done
   done
   for controller in /sys/fs/cgroup/*/; do rmdir "$controller/$NAME-lab" 2>/dev/null || :; done
-  ip netns del $NET 2>/dev/null || :
+  ip netns del "$NET" 2>/dev/null || :
   rm -rf "$LAB"
   say 'all of it is gone'
 }
