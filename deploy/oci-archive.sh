@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes an image of one static program as an OCI archive, without a container engine:
-#   deploy/oci-archive.sh NAME:TAG PROGRAM USER[:GROUP] ARCHIVE.tar [LABEL=VALUE …]
+#   deploy/oci-archive.sh NAME:TAG PROGRAM USER[:GROUP] ARCHIVE.tar [LABEL=VALUE …] [-- ARGUMENT …]
 # The same program gives the same bytes: times are 0, owners are root, order is fixed. `docker load`, `podman load`,
 # `nerdctl load`, `ctr images import` and `buildah pull oci-archive:` read it.
 set -euo pipefail
@@ -31,10 +31,17 @@ gzip -n -9 "$work/layer.tar"
 layer=$(store "$work/layer.tar.gz")
 
 labels=''
-for label in "$@"; do labels+="${labels:+,}\"${label%%=*}\":\"${label#*=}\""; done
+entry="\"/$name\""
+while [[ $# -gt 0 && $1 != -- ]]; do
+  label=$1
+  shift
+  labels+="${labels:+,}\"${label%%=*}\":\"${label#*=}\""
+done
+shift || :
+for argument in "$@"; do entry+=",\"$argument\""; done
 case $(uname -m) in x86_64) arch=amd64 ;; aarch64) arch=arm64 ;; *) arch=$(uname -m) ;; esac
-printf '{"architecture":"%s","os":"linux","created":"1970-01-01T00:00:00Z","config":{"User":"%s","Entrypoint":["/%s"],"Labels":{%s}},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]},"history":[{"created":"1970-01-01T00:00:00Z","comment":"one static program"}]}' \
-  "$arch" "$user" "$name" "$labels" "$diff" >"$work/config.json"
+printf '{"architecture":"%s","os":"linux","created":"1970-01-01T00:00:00Z","config":{"User":"%s","Entrypoint":[%s],"Labels":{%s}},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]},"history":[{"created":"1970-01-01T00:00:00Z","comment":"one static program"}]}' \
+  "$arch" "$user" "$entry" "$labels" "$diff" >"$work/config.json"
 config=$(store "$work/config.json")
 media=application/vnd.oci.image
 printf '{"schemaVersion":2,"mediaType":"%s.manifest.v1+json","config":{"mediaType":"%s.config.v1+json","digest":"sha256:%s","size":%s},"layers":[{"mediaType":"%s.layer.v1.tar+gzip","digest":"sha256:%s","size":%s}]}' \
