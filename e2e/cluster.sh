@@ -3,6 +3,7 @@
 # scheduler in one network namespace, each node with kubelet, containerd and runc in namespaces of its own. Nothing
 # listens on the host's addresses. Needs root.
 #
+#   e2e/cluster.sh programs       prints the folder of the Kubernetes programs; builds them where there are none
 #   e2e/cluster.sh up [nodes]     prints where the kubeconfig is
 #   e2e/cluster.sh down           ends everything; leaves no process, mount, namespace or interface
 #   e2e/cluster.sh run COMMAND    runs a command where the API server is reachable
@@ -25,6 +26,8 @@ say() { printf '%s %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
 die() { say "$*"; exit 1; }
 in_cp() { nsenter --net=/run/netns/"$NET" "$@"; }
 
+missing() { die "no $1: apt-get install --no-install-recommends $PACKAGES"; }
+
 programs() {
   if [[ -n ${KUBE_BIN_DIR:-} ]]; then
     BIN=$KUBE_BIN_DIR
@@ -37,9 +40,9 @@ programs() {
   BIN=$(cd "$BIN" && pwd)
   local p
   for p in etcd containerd runc ip nsenter unshare openssl nft iptables dnsmasq busybox; do
-    command -v "$p" >/dev/null || die "no $p: apt-get install $PACKAGES"
+    command -v "$p" >/dev/null || missing "$p"
   done
-  [[ -x /usr/lib/cni/bridge ]] || die "no CNI plugins: apt-get install $PACKAGES"
+  [[ -x /usr/lib/cni/bridge ]] || missing 'CNI plugins'
 }
 
 # ---- certificates and credentials ----
@@ -347,8 +350,9 @@ down() {
 
 verb=${1:-}
 shift || :
-[[ $verb == up || $verb == down ]] || BIN=$(cat "$LAB/bin" 2>/dev/null) || die 'no cluster is up'
+[[ $verb == up || $verb == down || $verb == programs ]] || BIN=$(cat "$LAB/bin" 2>/dev/null) || die 'no cluster is up'
 case $verb in
+  programs) programs && echo "$BIN" ;;
   up) up "$@" ;;
   down) down ;;
   run) in_cp env "PATH=$BIN:$PATH" "KUBECONFIG=$LAB/pki/admin.kubeconfig" "$@" ;;
@@ -357,5 +361,5 @@ case $verb in
   start) start "$1" ;;
   power-off) node_down "$1" ;;
   power-on) node_start "$1" ;;
-  *) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 64 ;;
+  *) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 64 ;;
 esac
