@@ -11,10 +11,9 @@ shift 4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 blobs=$work/image/blobs/sha256
-mkdir -p "$blobs" "$work/root/etc"
+mkdir -p "$blobs" "$work/root"
 name=$(basename "$program")
 install -m 0755 "$program" "$work/root/$name"
-printf 'root:x:0:0:root:/:/\nnonroot:x:65532:65532:nonroot:/:/\n' >"$work/root/etc/passwd"
 
 pack() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=ustar -C "$1" -cf "$2" "${@:3}"; }
 store() { # file: moves it among the blobs and says its digest
@@ -25,7 +24,7 @@ store() { # file: moves it among the blobs and says its digest
 }
 size() { stat -c %s "$blobs/$1"; }
 
-pack "$work/root" "$work/layer.tar" etc "$name"
+pack "$work/root" "$work/layer.tar" "$name"
 diff=$(sha256sum "$work/layer.tar" | cut -d' ' -f1)
 gzip -n -9 "$work/layer.tar"
 layer=$(store "$work/layer.tar.gz")
