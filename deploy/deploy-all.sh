@@ -125,7 +125,7 @@ log_ends() {
 interrupted() {
   trap '' INT TERM
   # What runs in the background does not get the terminal's Ctrl-C.
-  kill "$(jobs -p)" 2>/dev/null || :
+  jobs -p | xargs -r kill 2>/dev/null || :
   say "interrupted: what is done stays; the same command again goes on"
   exit 130
 }
@@ -143,6 +143,7 @@ deploy() {
   fi
   title 'shared objects'
   namespace_is_there
+  annotations_are_copied
   apply_folder "$here"
   for component in "${CHOSEN[@]}"; do
     title "$component"
@@ -154,6 +155,7 @@ deploy() {
   if [[ $WAIT -gt 0 ]]; then
     title "waiting for the pods, at most $WAIT s"
     rolled_out || { failure_report; exit 1; }
+    [[ ${#CHOSEN[@]} -lt ${#COMPONENTS[@]} ]] || former_annotations_go
   fi
   title 'pods'
   pods_table

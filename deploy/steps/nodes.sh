@@ -15,15 +15,57 @@ owned_resources() { # one line for each: node, resource
   done < <(annotated_nodes "${NAMES[annotations.ownedResources]}")
 }
 
-remove_annotations() { # annotation …
-  local key node failed=0
-  for key in "$@"; do
-    while read -r node _; do
-      kubectl annotate node "$node" "$key-" >/dev/null && say "removed    $key from node/$node" || failed=1
-    done < <(annotated_nodes "$key")
-  done
-  return $failed
+remove_annotation() { # annotation: from all nodes
+  local node
+  while read -r node _; do
+    if kubectl annotate node "$node" "$1-" >/dev/null; then say "removed    $1 from node/$node"; fi
+  done < <(annotated_nodes "$1")
 }
+
+# ---- when the annotations' keys change ----
+# The values go to the new keys before the programs restart, so that these know what they did; the old keys go when no
+# program is left that writes them. In between they are noted on the ConfigMap, in case this is broken off.
+
+readonly FORMER=lj-runtimekit/former-annotations
+
+former_annotations() {
+  kubectl get configmap "$CONFIG" -n "$NAMESPACE" --ignore-not-found \
+    -o "go-template={{with .metadata.annotations}}{{with index . \"$FORMER\"}}{{.}}{{end}}{{end}}"
+}
+
+annotations_are_copied() {
+  local text which old node value former
+  local -A new=()
+  text=$(cluster_config)
+  [[ -n $text ]] || return 0
+  for which in inventory ownedResources lastActionStatus; do new[$which]=${NAMES[annotations.$which]}; done
+  read_names "$text"
+  former=$(former_annotations)
+  for which in "${!new[@]}"; do
+    old=${NAMES[annotations.$which]}
+    [[ $old != "${new[$which]}" ]] || continue
+    former="${former:+$former }$old"
+    kubectl annotate configmap "$CONFIG" -n "$NAMESPACE" --overwrite "$FORMER=$former" >/dev/null
+    while read -r node value; do
+      kubectl annotate node "$node" --overwrite "${new[$which]}=$value" >/dev/null
+      say "copied     $old of node/$node to ${new[$which]}"
+    done < <(annotated_nodes "$old")
+  done
+  read_names "$(file_config)"
+}
+
+former_annotations_go() {
+  local old former
+  former=$(former_annotations)
+  [[ -n $former ]] || return 0
+  for old in $former; do
+    # One that was taken back into use is not a former one.
+    [[ " ${NAMES[*]} " == *" $old "* ]] || remove_annotation "$old"
+  done
+  kubectl annotate configmap "$CONFIG" -n "$NAMESPACE" "$FORMER-" >/dev/null
+}
+
+# ---- resource names ----
 
 # node, its Ready condition, and name=count of its capacity
 capacities() {

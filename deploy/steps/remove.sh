@@ -28,7 +28,7 @@ cluster_objects() { # selector
 }
 
 leases() { # the second kube-scheduler makes it by itself, without a label
-  [[ " ${CHOSEN[*]} " != *' scheduler '* ]] ||
+  ! is_chosen scheduler ||
     kubectl get leases -n "$NAMESPACE" -o name | sed -n "s#^lease.coordination.k8s.io/lj-runtimekit-#$NAMESPACE &#p"
 }
 
@@ -37,7 +37,7 @@ shared_objects() {
   kubectl get runtimeclasses -l "$PART_OF" -o name | sed 's/^/- /'
 }
 
-remove() { # lines as of `objects`, on standard input; what can not be deleted is noted
+remove() { # lines as of `objects`, on standard input
   local namespace object where
   while read -r namespace object; do
     [[ -n $object ]] || continue
@@ -46,8 +46,6 @@ remove() { # lines as of `objects`, on standard input; what can not be deleted i
     # Background: the object goes at once, though a pod on a dead node stays a while.
     if kubectl delete "$object" "${where[@]}" --ignore-not-found --wait=false --cascade=background >/dev/null; then
       say "removed    $object${where[1]:+ from ${where[1]}}"
-    else
-      REMAINS+=("$object")
     fi
   done
 }
@@ -62,41 +60,63 @@ pods_end() { # selector: they still write, and a controller could still make a J
     sleep 1 &
     wait $!
   done
-  REMAINS+=("${pods//$'\n'/ }")
+  say "WARN  still ending: ${pods//$'\n'/ }. Nothing starts them again; where their node is down they go when it is back"
 }
 
 undeploy() {
-  local selector all annotations=() names
+  local selector text key objects annotated
   title 'checks'
   checks get list delete
   selector=$(selector_of "${CHOSEN[@]}")
   # The names that are in use are those in the cluster; the file may have been edited since.
-  local text
   text=$(cluster_config)
   read_names "${text:-$(file_config)}"
-  [[ " ${CHOSEN[*]} " != *' device-plugin '* ]] || annotations+=("${NAMES[annotations.inventory]}" "${NAMES[annotations.ownedResources]}")
-  [[ " ${CHOSEN[*]} " != *' controller '* ]] || annotations+=("${NAMES[annotations.lastActionStatus]}")
+  ANNOTATIONS=()
+  if is_chosen device-plugin; then ANNOTATIONS+=("${NAMES[annotations.inventory]}" "${NAMES[annotations.ownedResources]}"); fi
+  if is_chosen controller; then ANNOTATIONS+=("${NAMES[annotations.lastActionStatus]}"); fi
+  if ! others_are_there; then
+    for key in $(former_annotations); do ANNOTATIONS+=("$key"); done
+  fi
 
-  all=$(found_objects "$selector") || fail 'the cluster can not be asked what is there: see above'
-  names=$([[ " ${CHOSEN[*]} " != *' device-plugin '* ]] || owned_resources)
-  local annotated key
-  annotated=$(for key in "${annotations[@]}"; do annotated_nodes "$key" | sed "s#^\\([^ ]*\\).*#node/\\1 $key#"; done)
-  if [[ -z $all && -z $annotated ]]; then
+  objects=$(found_objects "$selector") && annotated=$(found_annotations) || fail 'the cluster can not be asked what is there: see above'
+  if [[ -z $objects && -z $annotated ]]; then
     title 'nothing was there'
-    return
-  fi
-  if [[ -n $DRY_RUN ]]; then
+  elif [[ -n $DRY_RUN ]]; then
     title 'what would go'
-    sed 's/^- //; s/^\([^ ]*\) \([^ ]*\)$/\2 in \1/' <<<"$all"
-    sed -n 's/^\([^ ]*\) \([^ ]*\)$/annotation \2 of \1/p' <<<"$annotated"
-    sed -n 's/^\([^ ]*\) \([^ ]*\)$/resource name \2 of node\/\1/p' <<<"$names"
-    return
+    sed -E 's/^- //; s/^([^ ]+) ([^ ]+)$/\2 in \1/' <<<"$objects"
+    sed -E '/./s/^([^ ]+) ([^ ]+)$/annotation \2 of node\/\1/' <<<"$annotated"
+    if is_chosen device-plugin; then owned_resources | sed -E 's/^([^ ]+) ([^ ]+)$/resource name \2 of node\/\1/'; fi
+  else
+    LEFT=()
+    take_away "$selector"
+    what_stays
+    nothing_is_left "$selector"
   fi
-  REMAINS=() LEFT=()
-  take_away "$selector"
-  what_stays
-  [[ ${#REMAINS[@]} -eq 0 ]] || fail "still there: ${REMAINS[*]}. The same command again goes on"
-  title 'done'
+}
+
+is_chosen() { [[ " ${CHOSEN[*]} " == *" $1 "* ]]; }
+
+# Asked again at the end, rather than noted at each step: whatever failed on the way, this is what is so.
+nothing_is_left() { # selector
+  local until=$((SECONDS + 20)) rest
+  while :; do
+    rest=$(found_objects "$1") && rest+=$'\n'$(found_annotations) || fail 'the cluster can not be asked what is left: see above'
+    rest=$(sed 's/^- //' <<<"$rest" | grep . | tr '\n' ';' || :)
+    [[ -n $rest && $SECONDS -lt $until ]] || break
+    [[ ${#LEFT[@]} -eq 0 ]] || break
+    sleep 1 &
+    wait $!
+  done
+  if [[ -n $rest ]]; then
+    [[ ${#LEFT[@]} -eq 0 ]] || say "kubelet still names: ${LEFT[*]}"
+    fail "left: ${rest%;}. The same command again goes on"
+  fi
+  title 'done: nothing is left'
+}
+
+found_annotations() {
+  local key
+  for key in "${ANNOTATIONS[@]}"; do annotated_nodes "$key" | sed -E "s#^([^ ]+) .*#\\1 $key#" || return 1; done
 }
 
 found_objects() { # selector
@@ -116,6 +136,7 @@ others_are_there() {
 # The order matters: new pods are no longer sent to a scheduler that goes; programs end before their rights and what they
 # wrote on nodes; names and ConfigMap go last, so that a call that is broken off can be made again.
 take_away() { # selector
+  local key
   title 'programs'
   remove < <(cluster_objects "$1" | grep admissionpolic || :)
   remove < <(objects "$WORKLOADS" "$1")
@@ -127,23 +148,16 @@ take_away() { # selector
   remove < <(cluster_objects "$1")
   remove < <(leases)
   title 'nodes'
-  if [[ " ${CHOSEN[*]} " == *' device-plugin '* ]]; then
-    if withdraw_names; then
-      remove_annotations "${NAMES[annotations.inventory]}" "${NAMES[annotations.ownedResources]}" || REMAINS+=('annotations of nodes')
-    else
-      # The annotation that says which they are stays with them.
-      remove_annotations "${NAMES[annotations.inventory]}" || REMAINS+=('annotations of nodes')
-      REMAINS+=("${LEFT[@]/%/ (kubelet still names it)}")
-    fi
-  fi
-  if [[ " ${CHOSEN[*]} " == *' controller '* ]]; then
-    remove_annotations "${NAMES[annotations.lastActionStatus]}" || REMAINS+=('annotations of nodes')
-  fi
+  if is_chosen device-plugin; then withdraw_names || :; fi
+  for key in "${ANNOTATIONS[@]}"; do
+    # The annotation that says which names are ours stays with them.
+    [[ ${#LEFT[@]} -gt 0 && $key == "${NAMES[annotations.ownedResources]}" ]] || remove_annotation "$key"
+  done
   title 'shared objects'
   if others_are_there; then
     say 'stay: other components are there'
-  elif [[ ${#REMAINS[@]} -gt 0 ]]; then
-    say 'stay until the rest is gone'
+  elif [[ ${#LEFT[@]} -gt 0 ]]; then
+    say 'stay until the resource names are gone'
   else
     runtime_class_in_use
     remove < <(shared_objects)

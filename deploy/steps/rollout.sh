@@ -28,8 +28,8 @@ pods_table() {
 events_of() { # object …: the last ones
   local name
   for name in "$@"; do
-    kubectl get events -n "$NAMESPACE" --field-selector "involvedObject.name=$name" --sort-by=.lastTimestamp \
-      -o 'jsonpath={range .items[*]}{.lastTimestamp} {.reason}: {.message}{"\n"}{end}' | tail -n 5 | sed 's/^/      /'
+    kubectl get events -n "$NAMESPACE" --field-selector "involvedObject.name=$name" --sort-by=.metadata.creationTimestamp \
+      -o 'go-template={{range .items}}{{or .lastTimestamp .eventTime}} {{.reason}}: {{.message}}{{"\n"}}{{end}}' | tail -n 5 | sed 's/^/      /'
   done
 }
 

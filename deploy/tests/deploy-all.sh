@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Fast tests of deploy-all.sh, with a kubectl that only writes down what it was called with. No cluster, no root.
+# Fast tests of deploy-all.sh, with a kubectl that writes down what it was called with and knows as much of a cluster as two
+# files say: $CLUSTER/objects (namespace, object, its label) and $CLUSTER/annotations (node, key, value). No cluster, no root.
+# shellcheck disable=SC2016,SC2034    # conditions are evaluated by `check`
 set -euo pipefail
 script=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/deploy-all.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export CALLS=$work/calls LJ_RUNTIMEKIT_LOG=$work/log
+export CALLS=$work/calls CLUSTER=$work LJ_RUNTIMEKIT_LOG=$work/log
 unset lj_runtimekit_version
 failed=0
 
@@ -23,10 +25,27 @@ case "$*" in
   'get -f '*) cat >/dev/null ;;
   apply*) tee -a "$CALLS.applied" | awk '/^kind:/ { kind = $2 } /^  name:/ && kind { print kind "/" $2 " 1"; kind = "" }' ;;
   diff*) cat >>"$CALLS.diffed"; echo '+ something'; exit 1 ;;
+  'get nodes -o go-template='*'.metadata.annotations'*)
+    key=$(sed -E 's/.*index \. "([^"]*)".*/\1/' <<<"$*")
+    awk -v key="$key" '$2 == key { print $1, $3 }' "$CLUSTER/annotations" ;;
+  'annotate node '*-)
+    awk -v node="$3" -v key="${4%-}" '$1 != node || $2 != key' "$CLUSTER/annotations" >"$CLUSTER/new" && mv "$CLUSTER/new" "$CLUSTER/annotations" ;;
+  get*' -l '*'-o name')
+    namespace=-
+    [[ $3 != -n ]] || namespace=$4
+    awk -v kinds="$2" -v namespace="$namespace" -v selector="$*" '
+      { kind = $2; sub(/\/.*/, "", kind); sub(/[^.]+/, "&s", kind) }
+      $1 == namespace && index("," kinds ",", "," kind ",") && index(selector, $3) { print $2 }' "$CLUSTER/objects" ;;
+  'delete '*)
+    [[ $2 != "${STUCK:-}" ]] || { echo 'forbidden' >&2; exit 1; }
+    awk -v object="$2" '$2 != object' "$CLUSTER/objects" >"$CLUSTER/new" && mv "$CLUSTER/new" "$CLUSTER/objects" ;;
 esac
 STUB
 chmod +x "$work/bin/kubectl"
 export PATH=$work/bin:$PATH
+
+: >"$CLUSTER/objects"
+: >"$CLUSTER/annotations"
 
 run() { # arguments …: fills code and out
   rm -f "$CALLS"*
@@ -42,7 +61,7 @@ check() { # what, condition …
   else
     failed=$((failed + 1))
     echo "FAIL  $what (code $code)"
-    sed 's/^/      | /' <<<"$out"
+    printf '%s\n' "$out" | sed 's/^/      | /'
   fi
 }
 says() { [[ $out == *"$1"* ]]; }
@@ -87,6 +106,45 @@ check 'one component alone' eval 'is_code 0 && grep -q lj-runtimekit-exporter "$
 run deploy --dry-run; check 'a dry run shows and changes nothing' eval 'is_code 0 && says "+ something" && changed_nothing && [[ -s $CALLS.diffed ]]'
 run undeploy; check 'nothing there to undeploy' eval 'is_code 0 && says "nothing was there" && changed_nothing'
 check 'the log has the times and the same lines' grep -Eq '^[0-9:]{8} == nothing was there$' "$LJ_RUNTIMEKIT_LOG"
+
+# ---- undeploying ----
+installed() {
+  cat >"$CLUSTER/objects" <<'END'
+kube-system configmap/lj-runtimekit-config part-of
+kube-system deployment.apps/lj-runtimekit-controller lj-runtimekit-controller
+kube-system job.batch/lj-agent-n1-enable lj-runtimekit-controller-job-agent
+kube-system serviceaccount/lj-runtimekit-controller lj-runtimekit-controller
+default role.rbac.authorization.k8s.io/lj-runtimekit-controller-events lj-runtimekit-controller
+kube-system daemonset.apps/lj-runtimekit-exporter lj-runtimekit-exporter
+- clusterrole.rbac.authorization.k8s.io/lj-runtimekit-exporter lj-runtimekit-exporter
+- runtimeclasse/lj-runtime part-of
+kube-system secret/somebody-elses other
+END
+  cat >"$CLUSTER/annotations" <<'END'
+n1 lj-runtimekit-controller/last-action-status {"v":1}
+n1 lj-runtimekit/inventory {"v":1}
+n1 somebody/elses x
+END
+}
+deleted() { sed -n 's#^delete \([^ ]*\) .*#\1#p' "$CALLS"; }
+installed
+run undeploy --dry-run
+check 'a dry run lists what would go' eval 'is_code 0 && changed_nothing && says "job.batch/lj-agent-n1-enable in kube-system" && says "annotation lj-runtimekit/inventory of node/n1"'
+run undeploy --components=controller
+check 'one component: its objects, Jobs and annotation' eval 'is_code 0 && [[ $(deleted | wc -l) == 4 && $(wc -l <"$CLUSTER/objects") == 5 ]] && ! grep -q last-action "$CLUSTER/annotations"'
+check '… and what is shared stays' eval 'grep -q lj-runtimekit-config "$CLUSTER/objects" && grep -q inventory "$CLUSTER/annotations" && says "other components are there"'
+run undeploy
+check 'the rest, with what is shared' eval '[[ $code == 0 && $(cat "$CLUSTER/objects") == *other && $(cat "$CLUSTER/annotations") == *elses* ]] && [[ $(wc -l <"$CLUSTER/objects") == 1 && $(wc -l <"$CLUSTER/annotations") == 1 ]]'
+installed
+run undeploy
+check 'programs before their rights, the configuration last' eval \
+  '[[ $(deleted | tr "\n" " ") == deployment*daemonset*serviceaccount*clusterrole*configmap* ]]'
+installed
+STUCK=serviceaccount/lj-runtimekit-controller run undeploy
+check 'what can not be deleted is told' eval 'is_code 1 && says "left: kube-system serviceaccount/lj-runtimekit-controller. The same command again"'
+run undeploy; check '… and goes with the next call' eval 'is_code 0 && [[ $(wc -l <"$CLUSTER/objects") == 1 ]]'
+: >"$CLUSTER/objects"
+: >"$CLUSTER/annotations"
 
 # ---- what is rewritten ----
 images() { grep -Eo '(image: |--job-image=)[^ "]*' "$CALLS.applied" | sort -u; }
