@@ -25,8 +25,32 @@ use testbed::{
 
 use crate::ground::{Ground, Victim, names};
 
+mod deployment;
+mod guide;
+mod nodes;
+mod pods;
+mod rights;
+
+pub use deployment::{rename, upgrade_and_rollback};
+pub use guide::guide;
+pub use nodes::{label_and_unlabel, node_made_again, nothing_is_left_of_an_unlabelled_node};
+pub use pods::{annotations, policy, whole_cards_everywhere};
+pub use rights::rights;
+
 const NAMESPACE: &str = "kube-system";
 const SOON: u64 = 90;
+/// What a node of 8 PPU cards of 144 GiB offers.
+const STANDARD: [(&str, u64); 4] = [
+    (names::PPU, 8),
+    (names::GPU, 8),
+    (names::CORE, 800),
+    (names::MEMORY, 1152),
+];
+
+/// The manifests and the script of this checkout.
+fn deploy_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}
 
 /// The cluster. Its first node is `node-1`.
 pub struct Lab {
@@ -52,12 +76,23 @@ impl Lab {
         })
     }
 
-    /// The cluster with its first node switched on and nothing left of an earlier scenario.
-    pub async fn ready() -> anyhow::Result<Self> {
-        let lab = Self::from_environment()?;
-        lab.switch_on(1).await?;
-        lab.books_are_empty().await?;
-        Ok(lab)
+    /// Ends what an earlier scenario left, and waits until the first node is switched on and empty.
+    pub async fn clear(&self) -> anyhow::Result<()> {
+        let now = DeleteParams::default().grace_period(0);
+        self.cluster
+            .pods()
+            .delete_collection(&now, &ListParams::default())
+            .await?;
+        until("no pods in default", Deadline::seconds(SOON), || async {
+            let left = self.cluster.pods().list(&ListParams::default()).await;
+            match left.map_err(|e| e.to_string())?.items.len() {
+                0 => Ok(()),
+                n => Err(format!("{n} pods")),
+            }
+        })
+        .await?;
+        self.switch_on(1).await?;
+        self.books_are_empty().await
     }
 
     /// A client with every right.
@@ -70,19 +105,51 @@ impl Lab {
         &self.folder
     }
 
-    /// Labels a node (from 1) and waits for its resources.
+    /// Labels a node (from 1) and waits for its resources. A name that was given up may still be
+    /// there: kubelet takes 5 minutes for it.
     pub async fn switch_on(&self, number: usize) -> anyhow::Result<()> {
         let node = format!("node-{number}");
         self.cluster.label_node(&node, true).await?;
-        let wanted = [
-            (names::PPU, 8),
-            (names::GPU, 8),
-            (names::CORE, 800),
-            (names::MEMORY, 1152),
-        ];
-        self.cluster
-            .resources_are(&node, &wanted, Deadline::seconds(SOON))
-            .await
+        self.offers(&node, &STANDARD).await
+    }
+
+    /// Waits until the node offers these, allocatable equal to capacity.
+    pub async fn offers(&self, node: &str, wanted: &[(&str, u64)]) -> anyhow::Result<()> {
+        until(
+            &format!("{node} to offer {wanted:?}"),
+            Deadline::seconds(SOON),
+            || async {
+                let now = self.cluster.node_resources(node).await;
+                let now = now.map_err(|e| format!("{e:#}"))?;
+                let there = |(name, count): &(&str, u64)| {
+                    now.get(*name) == Some(&(count.to_string(), count.to_string()))
+                };
+                if wanted.iter().all(there) {
+                    Ok(())
+                } else {
+                    Err(format!("it offers {now:?}"))
+                }
+            },
+        )
+        .await
+    }
+
+    /// Runs `deploy-all.sh` of a folder.
+    pub async fn deploy(&self, folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+        let script = folder.join("deploy-all.sh");
+        let script = script.to_str().context("a path that is no text")?;
+        let log = self.folder.join("logs/deploy.log");
+        let log = format!("LJ_RUNTIMEKIT_LOG={}", log.display());
+        let mut all = vec!["run", "env", log.as_str(), script, "deploy", "--wait=120s"];
+        all.extend(arguments);
+        self.script(&all).await
+    }
+
+    /// Runs kubectl.
+    pub async fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut all = vec!["run", "kubectl"];
+        all.extend(arguments);
+        self.script(&all).await
     }
 
     /// Runs `e2e/cluster.sh` and answers what it wrote.
@@ -96,9 +163,10 @@ impl Lab {
             .await?;
         ensure!(
             output.status.success(),
-            "cluster.sh {}: {} {}",
+            "cluster.sh {}: {} {}{}",
             arguments.join(" "),
             output.status,
+            String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -11,7 +11,7 @@
 
 mod batch;
 mod ground;
-mod lab;
+pub mod lab;
 mod restarts;
 mod shares;
 mod stand_ins;

@@ -1,0 +1,97 @@
+//! What each service account asked of the API server, against what its roles grant.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use kube::{Api, api::ListParams};
+use serde_json::Value;
+
+use super::{Lab, NAMESPACE};
+
+/// `verb group/resource/subresource`
+type Right = String;
+
+/// Programs with roles of their own. kube-scheduler's are Kubernetes' own.
+const ACCOUNTS: [&str; 4] = [
+    "lj-runtimekit-device-plugin",
+    "lj-runtimekit-scheduler",
+    "lj-runtimekit-exporter",
+    "lj-runtimekit-controller",
+];
+
+/// Nobody was refused anything, and no right was granted that nobody used.
+pub async fn rights(lab: &Lab) -> anyhow::Result<()> {
+    let log = std::fs::read_to_string(lab.folder().join("logs/audit.log"))?;
+    let mut used: BTreeMap<String, BTreeSet<Right>> = BTreeMap::new();
+    let mut refused = BTreeSet::new();
+    for line in log.lines() {
+        // The last line may be half-written.
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let user = event["user"]["username"].as_str().unwrap_or_default();
+        let prefix = format!("system:serviceaccount:{NAMESPACE}:");
+        let Some(account) = user.strip_prefix(&prefix) else {
+            continue;
+        };
+        if !account.starts_with("lj-runtimekit") {
+            continue;
+        }
+        let right = asked(&event);
+        if event["responseStatus"]["code"] == 403 {
+            refused.insert(format!("{account}: {right}"));
+        }
+        used.entry(account.to_owned()).or_default().insert(right);
+    }
+    ensure!(refused.is_empty(), "refused: {refused:#?}");
+
+    let mut unused = Vec::new();
+    for account in ACCOUNTS {
+        let asked = used
+            .get(account)
+            .with_context(|| format!("{account} asked nothing"))?;
+        for right in granted(lab, account).await? {
+            if !asked.contains(&right) {
+                unused.push(format!("{account}: {right}"));
+            }
+        }
+    }
+    ensure!(unused.is_empty(), "granted and never used: {unused:#?}");
+    Ok(())
+}
+
+fn asked(event: &Value) -> Right {
+    let object = &event["objectRef"];
+    let text = |key: &str| object[key].as_str().unwrap_or_default();
+    let mut resource = format!("{}/{}", text("apiGroup"), text("resource"));
+    if !text("subresource").is_empty() {
+        resource = format!("{resource}/{}", text("subresource"));
+    }
+    format!("{} {resource}", event["verb"].as_str().unwrap_or_default())
+}
+
+async fn granted(lab: &Lab, account: &str) -> anyhow::Result<BTreeSet<Right>> {
+    let labelled = ListParams::default().labels(&format!("app={account}"));
+    let cluster: Api<ClusterRole> = Api::all(lab.client());
+    let roles: Api<Role> = Api::all(lab.client());
+    let mut rules: Vec<PolicyRule> = Vec::new();
+    for role in cluster.list(&labelled).await? {
+        rules.extend(role.rules.unwrap_or_default());
+    }
+    for role in roles.list(&labelled).await? {
+        rules.extend(role.rules.unwrap_or_default());
+    }
+    ensure!(!rules.is_empty(), "{account} has no role");
+    let mut all = BTreeSet::new();
+    for rule in rules {
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                for verb in &rule.verbs {
+                    all.insert(format!("{verb} {group}/{resource}"));
+                }
+            }
+        }
+    }
+    Ok(all)
+}
