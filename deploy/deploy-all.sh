@@ -10,7 +10,7 @@
 #   --wait=DURATION    how long to wait, such as 120s or 2m; 0 does not wait (default: 3m; undeploy: 7m)
 #   --dry-run          says what would change, and changes nothing
 #
-# Everything is also written, with times, to $LJ_RUNTIMEKIT_LOG (default: ./lj-runtimekit-deploy-<date>.log).
+# Everything is also written, with times, to $LJ_RUNTIMEKIT_DEPLOY_LOG (default: ./lj-runtimekit-deploy-<date>.log).
 # Exit codes: 0 done, 1 failed (the last lines say what to do), 64 a wrong argument, 130 interrupted.
 # Needs kubectl 1.24 or later. Guide: docs/DEPLOY.md.
 set -euo pipefail
@@ -103,9 +103,9 @@ stamped() {
 }
 
 log_begins() {
-  LOG=${LJ_RUNTIMEKIT_LOG:-./lj-runtimekit-deploy-$(date +%Y%m%d-%H%M%S).log}
+  LOG=${LJ_RUNTIMEKIT_DEPLOY_LOG:-./lj-runtimekit-deploy-$(date +%Y%m%d-%H%M%S).log}
   if ! : 2>/dev/null >>"$LOG"; then
-    say "WARN  no log is kept: $LOG can't be written; set LJ_RUNTIMEKIT_LOG"
+    say "WARN  no log is kept: $LOG can't be written; set LJ_RUNTIMEKIT_DEPLOY_LOG"
     LOG=/dev/null
   fi
   exec 3>&1 4>&2

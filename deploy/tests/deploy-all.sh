@@ -6,7 +6,7 @@ set -euo pipefail
 script=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/deploy-all.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export CALLS=$work/calls CLUSTER=$work LJ_RUNTIMEKIT_LOG=$work/log
+export CALLS=$work/calls CLUSTER=$work LJ_RUNTIMEKIT_DEPLOY_LOG=$work/log
 unset lj_runtimekit_version
 failed=0
 
@@ -105,7 +105,7 @@ run deploy --wait=0 --components=exporter
 check 'one component alone' eval 'is_code 0 && grep -q lj-runtimekit-exporter "$CALLS.applied" && ! grep -Eq "name: lj-runtimekit-(scheduler|controller|device-plugin)" "$CALLS.applied"'
 run deploy --dry-run; check 'a dry run shows and changes nothing' eval 'is_code 0 && says "+ something" && changed_nothing && [[ -s $CALLS.diffed ]]'
 run undeploy; check 'nothing there to undeploy' eval 'is_code 0 && says "nothing was there" && changed_nothing'
-check 'the log has the times and the same lines' grep -Eq '^[0-9:]{8} == nothing was there$' "$LJ_RUNTIMEKIT_LOG"
+check 'the log has the times and the same lines' grep -Eq '^[0-9:]{8} == nothing was there$' "$LJ_RUNTIMEKIT_DEPLOY_LOG"
 
 # ---- undeploying ----
 installed() {
@@ -171,9 +171,12 @@ checksum() { grep -Eo 'config-checksum: .*' "$CALLS.applied" | sort -u; }
 run deploy --wait=0; before=$(checksum)
 sed -i '1i # a comment' "$copy/00-config.yaml"
 run deploy --wait=0; check 'a comment restarts nothing' eval '[[ $(checksum) == "$before" ]]'
+sed -i 's/weight: 10/weight: 9/' "$copy/scheduler/04-kube-scheduler.yaml"
+run deploy --wait=0; check "kube-scheduler's own configuration restarts it alone" eval '[[ $(checksum | grep -cxF "$before") == 1 && $(checksum | wc -l) == 2 ]]'
+run deploy --wait=0; before=$(checksum)
 sed -i 's/key: lj_runtimekit_enable/key: example.com\/cards/' "$copy/00-config.yaml"
 run deploy --wait=0
-check 'a new name restarts all' eval '[[ $(checksum) != "$before" && $(checksum | wc -l) == 1 ]]'
+check 'a new name restarts all' eval '! checksum | grep -qxF "$before"'
 check 'node selectors follow the label' eval 'grep -q "nodeSelector: {\"example.com/cards\": \"true\"}" "$CALLS.applied" && ! grep -q "nodeSelector: {lj_" "$CALLS.applied"'
 sed -i -e '/^    nodeLabel:/,+2d' -e 's/^    placement:/    nodeLabel: {key: "flow", value: on}   # said\n&/' "$copy/00-config.yaml"
 run deploy --wait=0; check 'flow style is read' grep -q 'nodeSelector: {"flow": "on"}' "$CALLS.applied"
