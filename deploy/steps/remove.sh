@@ -148,7 +148,7 @@ take_away() { # selector
   remove < <(cluster_objects "$1")
   remove < <(leases)
   title 'nodes'
-  if is_chosen device-plugin; then withdraw_names || :; fi
+  if is_chosen device-plugin; then withdraw_names; fi
   for key in "${ANNOTATIONS[@]}"; do
     # The annotation that says which names are ours stays with them.
     [[ ${#LEFT[@]} -gt 0 && $key == "${NAMES[annotations.ownedResources]}" ]] || remove_annotation "$key"
