@@ -81,6 +81,8 @@ undeploy() {
   objects=$(found_objects "$selector") && annotated=$(found_annotations) || fail 'the cluster can not be asked what is there: see above'
   if [[ -z $objects && -z $annotated ]]; then
     title 'nothing was there'
+    # One that stayed earlier because of other things in it.
+    [[ -n $DRY_RUN ]] || namespace_goes
   elif [[ -n $DRY_RUN ]]; then
     title 'what would go'
     sed -E 's/^- //; s/^([^ ]+) ([^ ]+)$/\2 in \1/' <<<"$objects"
