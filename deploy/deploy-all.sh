@@ -32,7 +32,8 @@ usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' "${BASH_SOURCE[0]}"; }
 wrong() { printf '%s\n' "$*" >&2; exit 64; }
 say() { printf '%s\n' "$*"; }
 title() { printf '\n== %s\n' "$*"; }
-fail() { say "FAIL  $*"; exit 1; }
+TOLD=''    # why it ends
+fail() { say "FAIL  $*"; TOLD=yes; exit 1; }
 
 # Each program on its own; the job agent and the second kube-scheduler belong to the one that they work for.
 readonly COMPONENTS=(device-plugin scheduler exporter controller)
@@ -117,6 +118,7 @@ log_begins() {
 log_ends() {
   local code=$?
   trap '' INT TERM
+  [[ $code == 0 || -n $TOLD ]] || say 'FAIL  stopped at what is said above. The same command again goes on'
   exec 1>&3 2>&4
   wait "$LOGGER" 2>/dev/null || :
   exit "$code"
@@ -126,7 +128,8 @@ interrupted() {
   trap '' INT TERM
   # What runs in the background does not get the terminal's Ctrl-C.
   jobs -p | xargs -r kill 2>/dev/null || :
-  say "interrupted: what is done stays; the same command again goes on"
+  say 'interrupted: what is done stays; the same command again goes on'
+  TOLD=yes
   exit 130
 }
 
@@ -154,7 +157,7 @@ deploy() {
   fi
   if [[ $WAIT -gt 0 ]]; then
     title "waiting for the pods, at most $WAIT s"
-    rolled_out || { failure_report; exit 1; }
+    rolled_out || { failure_report; TOLD=yes; exit 1; }
     [[ ${#CHOSEN[@]} -lt ${#COMPONENTS[@]} ]] || former_annotations_go
   fi
   title 'pods'
