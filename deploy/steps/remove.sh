@@ -128,11 +128,14 @@ found_objects() { # selector
 
 # Programs of a component that was not chosen.
 others_are_there() {
-  local component others=()
+  local component there='' others=()
   for component in "${COMPONENTS[@]}"; do
     [[ " ${CHOSEN[*]} " == *" $component "* ]] || others+=("$component")
   done
-  [[ ${#others[@]} -gt 0 && -n $(objects "$WORKLOADS" "$(selector_of "${others[@]}")") ]]
+  [[ ${#others[@]} -gt 0 ]] || return 1
+  # What can not be asked is not taken for nothing: the shared objects would go.
+  there=$(objects "$WORKLOADS" "$(selector_of "${others[@]}")") || fail 'the cluster can not be asked what else is there: see above'
+  [[ -n $there ]]
 }
 
 # The order matters: new pods are no longer sent to a scheduler that goes; programs end before their rights and what they
