@@ -10,7 +10,7 @@
 #   --wait=DURATION    how long to wait, such as 120s or 2m; 0 does not wait (default: 3m; undeploy: 7m)
 #   --dry-run          says what would change, and changes nothing
 #
-# Everything is also written, with times, to $LJ_RUNTIMEKIT_LOG (default: ./lj-runtimekit-deploy-<date>.log).
+# Everything is also written, with times, to $LJ_RUNTIMEKIT_DEPLOY_LOG (default: ./lj-runtimekit-deploy-<date>.log).
 # Exit codes: 0 done, 1 failed (the last lines say what to do), 64 a wrong argument, 130 interrupted.
 # Needs kubectl 1.24 or later. Guide: docs/DEPLOY.md.
 set -euo pipefail
@@ -32,7 +32,8 @@ usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' "${BASH_SOURCE[0]}"; }
 wrong() { printf '%s\n' "$*" >&2; exit 64; }
 say() { printf '%s\n' "$*"; }
 title() { printf '\n== %s\n' "$*"; }
-fail() { say "FAIL  $*"; exit 1; }
+TOLD=''    # why it ends
+fail() { say "FAIL  $*"; TOLD=yes; exit 1; }
 
 # Each program on its own; the job agent and the second kube-scheduler belong to the one that they work for.
 readonly COMPONENTS=(device-plugin scheduler exporter controller)
@@ -103,9 +104,9 @@ stamped() {
 }
 
 log_begins() {
-  LOG=${LJ_RUNTIMEKIT_LOG:-./lj-runtimekit-deploy-$(date +%Y%m%d-%H%M%S).log}
+  LOG=${LJ_RUNTIMEKIT_DEPLOY_LOG:-./lj-runtimekit-deploy-$(date +%Y%m%d-%H%M%S).log}
   if ! : 2>/dev/null >>"$LOG"; then
-    say "WARN  no log is kept: $LOG can't be written; set LJ_RUNTIMEKIT_LOG"
+    say "WARN  no log is kept: $LOG can't be written; set LJ_RUNTIMEKIT_DEPLOY_LOG"
     LOG=/dev/null
   fi
   exec 3>&1 4>&2
@@ -117,6 +118,7 @@ log_begins() {
 log_ends() {
   local code=$?
   trap '' INT TERM
+  [[ $code == 0 || -n $TOLD ]] || say 'FAIL  stopped at what is said above. The same command again goes on'
   exec 1>&3 2>&4
   wait "$LOGGER" 2>/dev/null || :
   exit "$code"
@@ -126,7 +128,8 @@ interrupted() {
   trap '' INT TERM
   # What runs in the background does not get the terminal's Ctrl-C.
   jobs -p | xargs -r kill 2>/dev/null || :
-  say "interrupted: what is done stays; the same command again goes on"
+  say 'interrupted: what is done stays; the same command again goes on'
+  TOLD=yes
   exit 130
 }
 
@@ -154,7 +157,7 @@ deploy() {
   fi
   if [[ $WAIT -gt 0 ]]; then
     title "waiting for the pods, at most $WAIT s"
-    rolled_out || { failure_report; exit 1; }
+    rolled_out || { failure_report; TOLD=yes; exit 1; }
     [[ ${#CHOSEN[@]} -lt ${#COMPONENTS[@]} ]] || former_annotations_go
   fi
   title 'pods'

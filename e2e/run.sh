@@ -50,7 +50,7 @@ up() {
   step "Kubernetes $KUBE_VERSION, $nodes nodes"
   IMAGES=$images RUNTIME_SIM=$target/debug/runtime-sim e2e/cluster.sh up $nodes
   step 'deploy-all.sh deploy'
-  LJ_RUNTIMEKIT_LOG=$logs/deploy.log e2e/cluster.sh run deploy/deploy-all.sh deploy --wait=180s
+  LJ_RUNTIMEKIT_DEPLOY_LOG=$logs/deploy.log e2e/cluster.sh run deploy/deploy-all.sh deploy --wait=180s
 }
 
 tests() {

@@ -15,14 +15,14 @@ NAMES_CHANGED=''
 # 2. The kit's images, `--job-image` too, get --registry before their name and --version as their tag.
 # 3. The tag of kube-scheduler is the cluster's version, whatever follows the patch number left out.
 # 4. `nodeSelector` names the label of the configuration.
-# 5. `lj-runtimekit/config-checksum: ""` gets the checksum of the configuration's data.
+# 5. `lj-runtimekit/config-checksum: ""` gets the checksum of the configuration that the pods read.
 rewritten() { # manifest
   local script=(
     -e "s#([nN]amespace:) kube-system\$#\\1 $NAMESPACE#"
     -e "s#^( *- --[a-z-]+=)kube-system(/|\$)#\\1$NAMESPACE\\2#"
     -e "s#(lj-runtimekit[a-z-]*)\\.kube-system\\.svc#\\1.$NAMESPACE.svc#g"
     -e "s#(nodeSelector:) \\{lj_runtimekit_enable: \"true\"\\}#\\1 {\"${NAMES[nodeLabel.key]}\": \"${NAMES[nodeLabel.value]}\"}#"
-    -e "s#(lj-runtimekit/config-checksum:) \"\"#\\1 \"$(config_checksum)\"#"
+    -e "s#(lj-runtimekit/config-checksum:) \"\"#\\1 \"$(config_checksum "$1")\"#"
   )
   [[ -z $VERSION ]] || script+=(-e "s#((image: |--job-image=)lj-runtimekit-[a-z-]+):[^ \"]+#\\1:$VERSION#")
   [[ -z $REGISTRY ]] || script+=(-e "s#(image: |--job-image=)(lj-runtimekit-)#\\1$REGISTRY/\\2#")

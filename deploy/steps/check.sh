@@ -64,7 +64,7 @@ check_rights() { # verb …
     [[ $resource != */* ]] || { subresource=${resource#*/} resource=${resource%%/*}; }
     printf '%s\n' --- 'apiVersion: authorization.k8s.io/v1' 'kind: SelfSubjectAccessReview' 'spec:' \
       "  resourceAttributes: {verb: $verb, group: \"${kind%%/*}\", resource: $resource, subresource: \"$subresource\", namespace: $NAMESPACE}"
-  done | kubectl create -f - -o 'jsonpath={.status.allowed} {.spec.resourceAttributes.verb} {.spec.resourceAttributes.resource}{"\n"}' |
+  done | kubectl create --validate=false -f - -o 'jsonpath={.status.allowed} {.spec.resourceAttributes.verb} {.spec.resourceAttributes.resource}{"\n"}' |
     sed -n '/^true/!p') || fail 'the API server does not tell what you may do: kubectl auth can-i --list'
   [[ -z $refused ]] || fail "you may not:$(sed 's/^[^ ]*/,/' <<<"$refused" | tr -d '\n' | sed 's/^,//')
       An administrator's kubeconfig is needed: kubectl auth whoami"

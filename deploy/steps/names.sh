@@ -53,8 +53,9 @@ read_names() { # configuration: fills NAMES; understands `a: {b: c}` as well as 
   done
 }
 
-config_checksum() { # of the data alone: a comment or a label restarts nothing
-  sed -n '/^data:/,$p' "$here/$CONFIG_FILE" | sha256sum | cut -d' ' -f1
+# Of the shared configuration's data, and of what the manifest itself has of the kind: a comment or a label restarts nothing.
+config_checksum() { # manifest
+  awk 'FNR == 1 || /^---/ { inside = 0 } /^data:/ { inside = 1 } inside' "$here/$CONFIG_FILE" "$1" | sha256sum | cut -d' ' -f1
 }
 
 installed_in() { # the namespaces with the kit's configuration

@@ -9,10 +9,11 @@ annotated_nodes() { # annotation: the nodes that have it, each with its value
 }
 
 owned_resources() { # one line for each: node, resource
-  local node names name
+  local annotated node names name
+  annotated=$(annotated_nodes "${NAMES[annotations.ownedResources]}") || return 1
   while read -r node names; do
     for name in $(tr -d '[]"' <<<"$names" | tr ',' ' '); do echo "$node $name"; done
-  done < <(annotated_nodes "${NAMES[annotations.ownedResources]}")
+  done <<<"$annotated"
 }
 
 remove_annotation() { # annotation: from all nodes
@@ -67,64 +68,64 @@ former_annotations_go() {
 
 # ---- resource names ----
 
-# node, its Ready condition, and name=count of its capacity
-capacities() {
-  kubectl get nodes -o 'go-template={{range .items}}{{.metadata.name}} {{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}{{range $k, $v := .status.capacity}} {{$k}}={{$v}}{{end}}{{"\n"}}{{end}}'
-}
-
-take_name_out() { # node, resource
-  local path=${2//\//~1} field operations=''
-  for field in capacity allocatable; do
-    [[ -z $(kubectl get node "$1" -o "go-template={{with index .status.$field \"$2\"}}there{{end}}") ]] ||
-      operations+="${operations:+,}{\"op\":\"remove\",\"path\":\"/status/$field/$path\"}"
-  done
-  [[ -z $operations ]] || kubectl patch node "$1" --subresource=status --type=json -p "[$operations]" >/dev/null
+# Of each owned resource: node, name, the node's Ready condition, its count in capacity and in allocatable; - for none.
+owned_now() { # owned resources
+  local nodes
+  nodes=$(kubectl get nodes -o 'go-template={{range .items}}{{.metadata.name}} {{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}{{range $k, $v := .status.capacity}} c:{{$k}}={{$v}}{{end}}{{range $k, $v := .status.allocatable}} a:{{$k}}={{$v}}{{end}}{{"\n"}}{{end}}') ||
+    return 1
+  awk '
+    function known(key) { return key in count ? count[key] : "-" }
+    NR == FNR { ready[$1] = $2; for (i = 3; i <= NF; i++) { split($i, pair, "="); count[$1 pair[1]] = pair[2] } next }
+    NF { print $1, $2, ($1 in ready ? ready[$1] : "-"), known($1 "c:" $2), known($1 "a:" $2) }' <(echo "$nodes") <(echo "$1")
 }
 
 # Takes the kit's resource names out of the nodes' status, and fills LEFT with those that did not go.
 #
 # kubelet keeps a resource for 5 minutes after its plugin has ended: it says how many there are (allocatable 0, so nothing
 # is scheduled to them) and writes a name that was removed back every 10 s. Then it writes a count of 0, once, and never
-# names it again. So that 0 is waited for and removed, which is the earliest moment at which a name can go for good;
-# it is gone when it has stayed away for longer than kubelet takes to write. A kubelet that is down writes nothing: its
-# node is cleaned at once, and has the names again for a while when kubelet is back.
+# names it again, even while pods still hold some. So that 0 is waited for and removed, which is the earliest moment at
+# which a name can go for good; it is gone when it has stayed away for longer than kubelet takes to write. (Measured on
+# 1.36.3: 0 after 300 s.) A kubelet that is down writes nothing: its node is cleaned at once, and has the names again for
+# a while when kubelet is back.
 withdraw_names() {
-  local until=$((SECONDS + WAIT)) node name ready count line told='' all there key
-  local -A away=()
+  local until=$((SECONDS + WAIT)) all now node name ready capacity allocatable key path told=$SECONDS
+  local -A away=() patches=()
   LEFT=()
-  all=$(owned_resources)
+  # A source that does not answer is not an empty answer.
+  all=$(owned_resources) || { LEFT=('names that the API server did not tell'); return; }
   [[ -n $all ]] || return 0
+  mapfile -t LEFT < <(tr ' ' / <<<"$all")
+  say 'kubelet gives the names up 5 minutes after the plugin has ended; nothing is scheduled to them meanwhile.'
+  say 'Ctrl-C does no harm: undeploy again goes on.'
   while :; do
-    LEFT=()
-    there=$(capacities)
-    while read -r node name; do
-      key=$node/$name
-      line=$(awk -v node="$node" '$1 == node' <<<"$there")
-      read -r _ ready _ <<<"$line"
-      count=$(awk -v name="$name=" '{ for (i = 1; i <= NF; i++) if (index($i, name) == 1) print substr($i, length(name) + 1) }' <<<"$line")
-      if [[ -z $count ]]; then
-        away[$key]=${away[$key]:-$SECONDS}
-        # What no kubelet can write back now is gone already.
-        [[ -z $line || $ready != True || $((SECONDS - away[$key])) -ge $STAYS_AWAY ]] || LEFT+=("$key")
-        continue
-      fi
-      unset "away[$key]"
-      LEFT+=("$key")
-      if [[ $count == 0 || $ready != True || $SECONDS -ge $until ]]; then
-        take_name_out "$node" "$name" || say "WARN  $name is still named by node/$node"
-      fi
-    done <<<"$all"
-    [[ ${#LEFT[@]} -gt 0 ]] || break
-    [[ $SECONDS -lt $until ]] || return 1
-    if [[ -z $told ]]; then
-      say 'kubelet gives the names up 5 minutes after the plugin has ended; nothing is scheduled to them meanwhile.'
-      say 'Ctrl-C does no harm: undeploy again goes on.'
-    elif [[ $told -le $((SECONDS - 60)) ]]; then
-      say "waiting for $(printf '%s\n' "${LEFT[@]%%/*}" | sort -u | tr '\n' ' ')(${#LEFT[@]} names, $((until - SECONDS)) s left)"
+    if now=$(owned_now "$all"); then
+      LEFT=() patches=()
+      while read -r node name ready capacity allocatable; do
+        key=$node/$name path=${name//\//~1}
+        if [[ $capacity$allocatable == -- ]]; then
+          away[$key]=${away[$key]:-$SECONDS}
+          [[ $ready != True || $((SECONDS - away[$key])) -ge $STAYS_AWAY ]] || LEFT+=("$key")
+          continue
+        fi
+        unset "away[$key]"
+        LEFT+=("$key")
+        [[ $capacity == [0-] || $ready != True || $SECONDS -ge $until ]] || continue
+        [[ $capacity == - ]] || patches[$node]+=",{\"op\":\"remove\",\"path\":\"/status/capacity/$path\"}"
+        [[ $allocatable == - ]] || patches[$node]+=",{\"op\":\"remove\",\"path\":\"/status/allocatable/$path\"}"
+      done <<<"$now"
+      for node in "${!patches[@]}"; do
+        kubectl patch node "$node" --subresource=status --type=json -p "[${patches[$node]#,}]" >/dev/null ||
+          say "WARN  resource names could not be removed from node/$node, trying again"
+      done
+      [[ ${#LEFT[@]} -gt 0 ]] || break
     fi
-    [[ -n $told && $told -gt $((SECONDS - 60)) ]] || told=$SECONDS
-    sleep 2 &
+    [[ $SECONDS -lt $until ]] || return 0
+    if [[ $((SECONDS - told)) -ge 60 ]]; then
+      say "waiting for kubelet on $(printf '%s\n' "${LEFT[@]%%/*}" | sort -u | wc -l) nodes, ${#LEFT[@]} names, at most $((until - SECONDS)) s more"
+      told=$SECONDS
+    fi
+    sleep 5 &
     wait $!
   done
-  while read -r node name; do say "removed    $name from node/$node"; done <<<"$all"
+  sed -E 's#^([^ ]+) (.*)#removed    \2 from node/\1#' <<<"$all"
 }

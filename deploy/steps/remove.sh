@@ -81,6 +81,8 @@ undeploy() {
   objects=$(found_objects "$selector") && annotated=$(found_annotations) || fail 'the cluster can not be asked what is there: see above'
   if [[ -z $objects && -z $annotated ]]; then
     title 'nothing was there'
+    # One that stayed earlier because of other things in it.
+    [[ -n $DRY_RUN ]] || namespace_goes
   elif [[ -n $DRY_RUN ]]; then
     title 'what would go'
     sed -E 's/^- //; s/^([^ ]+) ([^ ]+)$/\2 in \1/' <<<"$objects"
@@ -126,11 +128,14 @@ found_objects() { # selector
 
 # Programs of a component that was not chosen.
 others_are_there() {
-  local component others=()
+  local component there='' others=()
   for component in "${COMPONENTS[@]}"; do
     [[ " ${CHOSEN[*]} " == *" $component "* ]] || others+=("$component")
   done
-  [[ ${#others[@]} -gt 0 && -n $(objects "$WORKLOADS" "$(selector_of "${others[@]}")") ]]
+  [[ ${#others[@]} -gt 0 ]] || return 1
+  # What can not be asked is not taken for nothing: the shared objects would go.
+  there=$(objects "$WORKLOADS" "$(selector_of "${others[@]}")") || fail 'the cluster can not be asked what else is there: see above'
+  [[ -n $there ]]
 }
 
 # The order matters: new pods are no longer sent to a scheduler that goes; programs end before their rights and what they
@@ -148,7 +153,7 @@ take_away() { # selector
   remove < <(cluster_objects "$1")
   remove < <(leases)
   title 'nodes'
-  if is_chosen device-plugin; then withdraw_names || :; fi
+  if is_chosen device-plugin; then withdraw_names; fi
   for key in "${ANNOTATIONS[@]}"; do
     # The annotation that says which names are ours stays with them.
     [[ ${#LEFT[@]} -gt 0 && $key == "${NAMES[annotations.ownedResources]}" ]] || remove_annotation "$key"

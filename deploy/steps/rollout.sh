@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Waiting for the programs, what went wrong with them, and what comes next.
 
+readonly REPORTED=4    # pods with events and log
 TROUBLED=''    # the workload that did not get there
 
 workloads() { kubectl get daemonsets,deployments -n "$NAMESPACE" -l "$(selector_of "${CHOSEN[@]}")" -o name; }
@@ -33,29 +34,27 @@ events_of() { # object …: the last ones
   done
 }
 
+# All programs that are not ready, not only the one that was waited for: it may itself be waiting for another.
 failure_report() {
-  local app pod rest found='' owner
+  local pod rest found=0 makers
   say "FAIL  $TROUBLED is not ready after $WAIT s"
-  app=$(kubectl get "$TROUBLED" -n "$NAMESPACE" -o 'jsonpath={.spec.selector.matchLabels.app}') || exit 1
   while read -r pod rest; do
     [[ -n $pod && $rest != True* ]] || continue
-    found=yes
+    found=$((found + 1))
     say "pod $pod: ${rest#* }"
+    # On many nodes the reason is mostly the same.
+    [[ $found -le $REPORTED ]] || continue
     say '   its last events:'
     events_of "$pod"
     say '   its last log lines:'
     kubectl logs "$pod" -n "$NAMESPACE" --tail=15 2>&1 | sed 's/^/      /' || :
-    # A container that ended says why in the log of its last run.
-    if [[ $rest == *CrashLoopBackOff* ]]; then
-      kubectl logs "$pod" -n "$NAMESPACE" --previous --tail=15 2>&1 | sed 's/^/      before: /' || :
-    fi
     advice "$rest"
-  done < <(kubectl get pods -n "$NAMESPACE" -l "app=$app" -o 'jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.status.phase} {.spec.nodeName} {range .status.containerStatuses[*]}{.state.waiting.reason} {.state.waiting.message}{.state.terminated.reason}{end}{"\n"}{end}')
-  if [[ -z $found ]]; then
-    say '   it has no pod that is not ready; the last events of what makes its pods:'
+  done < <(kubectl get pods -n "$NAMESPACE" -l "$(selector_of "${CHOSEN[@]}")" -o 'jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.status.phase} {.spec.nodeName} {range .status.containerStatuses[*]}{.state.waiting.reason} {.state.waiting.message}{.state.terminated.reason}{end}{"\n"}{end}')
+  if [[ $found == 0 ]]; then
+    say '   no pod of it is there; the last events of what makes its pods:'
     # A Deployment's pods are made by a ReplicaSet, which tells a refusal.
-    mapfile -t owner < <(kubectl get replicasets -n "$NAMESPACE" -l "app=$app" -o 'jsonpath={range .items[*]}{.metadata.name}{"\n"}{end}')
-    events_of "${TROUBLED#*/}" "${owner[@]}"
+    mapfile -t makers < <(kubectl get replicasets -n "$NAMESPACE" -l "app=${TROUBLED#*/}" -o 'jsonpath={range .items[*]}{.metadata.name}{"\n"}{end}')
+    events_of "${TROUBLED#*/}" "${makers[@]}"
   fi
   say "The same command again goes on from here. Log: $LOG"
 }
