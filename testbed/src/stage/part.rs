@@ -121,6 +121,9 @@ impl Part {
                 // One node's socket folder differs from the next one's on this one machine; the
                 // stand-in kubelet gives each agent its own node's through --agent-image.
                 command.arg("--runtime-dir").arg(layout.runtime_folder(0));
+                if let Some(seconds) = layout.options.capacity_grace {
+                    command.args(["--capacity-grace", &(seconds + 2).to_string()]);
+                }
             }
             Self::Runtime(node) => {
                 let profile = layout
@@ -168,6 +171,9 @@ impl Part {
                     layout.runtime_folder(0).display(),
                     layout.runtime_folder(node).display()
                 ));
+                if let Some(seconds) = layout.options.capacity_grace {
+                    command.args(["--capacity-grace", &seconds.to_string()]);
+                }
             }
             Self::DevicePlugin(node) => {
                 on_node(&mut command, layout, node);
