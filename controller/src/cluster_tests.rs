@@ -19,6 +19,7 @@ struct Controller {
     sender: mpsc::Sender<Seen>,
     readiness: kit::Readiness,
     worker: JoinHandle<()>,
+    metrics: Metrics,
     reader: Reader,
 }
 
@@ -35,12 +36,13 @@ impl Controller {
         let metrics = Metrics::new(&prometheus::Registry::new()).unwrap();
         let (sender, receiver) = mpsc::channel(AHEAD);
         let leftovers = Leftovers::new(leftovers::KUBELET_GRACE);
-        let worker = Worker::new(kubernetes, leftovers, metrics, ready);
+        let worker = Worker::new(kubernetes, leftovers, metrics.clone(), ready);
         let worker = tokio::spawn(worker.run(receiver));
         Self {
             sender,
             readiness,
             worker,
+            metrics,
             reader,
         }
     }
@@ -293,10 +295,29 @@ async fn what_a_node_has_left_of_the_kit_goes_after_the_label() {
     assert_eq!(of_ours(), (None, owned));
     controller.see_node(&server.put_leftovers()).await;
     until(|| server.capacity() == json!({ "cpu": "8", "x.y/theirs": "4" })).await;
-    tokio::time::sleep(leftovers::KUBELET_GRACE - Duration::from_mins(1)).await;
+    tokio::time::sleep(leftovers::KUBELET_GRACE.mul_f32(0.9)).await;
     assert!(of_ours().1.is_some());
     until(|| of_ours() == (None, None)).await;
     controller.end().await;
+}
+
+#[tokio::test]
+async fn a_list_of_names_that_cannot_be_read_is_counted_once_and_left_alone() {
+    let server = Server::default();
+    let controller = Controller::start(&server).await;
+    let mut node = server.put_leftovers();
+    node["metadata"]["annotations"][OWNED] = "x.y/ours".into();
+    let node = server.with(|objects| objects.put(format!("{NODES}/n1"), node));
+    controller.see_node(&node).await;
+    until(|| server.annotation(INVENTORY).is_none()).await;
+    let node = server.get(&format!("{NODES}/n1")).unwrap();
+    controller.see_node(&node).await;
+    let metrics = controller.metrics.clone();
+    controller.end().await;
+    let malformed = metrics.malformed.with_label_values(&["owned-resources"]);
+    assert_eq!(malformed.get(), 1);
+    assert_eq!(server.annotation(OWNED).as_deref(), Some("x.y/ours"));
+    assert_eq!(server.capacity()["x.y/ours"], "8");
 }
 
 #[tokio::test]

@@ -76,8 +76,8 @@ impl Objects {
                 (StatusCode::CREATED, self.put(path, body))
             }
             ("PATCH", Some(mut object)) if body.is_array() => {
-                let patch: json_patch::Patch = serde_json::from_value(body).unwrap();
-                match json_patch::patch(&mut object, &patch) {
+                let operations: json_patch::Patch = serde_json::from_value(body).unwrap();
+                match json_patch::patch(&mut object, &operations) {
                     Ok(()) => (StatusCode::OK, self.put(path.to_owned(), object)),
                     Err(_) => status(StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
                 }

@@ -121,9 +121,6 @@ impl Part {
                 // One node's socket folder differs from the next one's on this one machine; the
                 // stand-in kubelet gives each agent its own node's through --agent-image.
                 command.arg("--runtime-dir").arg(layout.runtime_folder(0));
-                if let Some(seconds) = layout.options.capacity_grace {
-                    command.args(["--capacity-grace", &(seconds + 2).to_string()]);
-                }
             }
             Self::Runtime(node) => {
                 let profile = layout
@@ -171,9 +168,6 @@ impl Part {
                     layout.runtime_folder(0).display(),
                     layout.runtime_folder(node).display()
                 ));
-                if let Some(seconds) = layout.options.capacity_grace {
-                    command.args(["--capacity-grace", &seconds.to_string()]);
-                }
             }
             Self::DevicePlugin(node) => {
                 on_node(&mut command, layout, node);
@@ -196,6 +190,18 @@ impl Part {
         }
         if let Some(file) = layout.settings() {
             command.arg("--config").arg(file);
+        }
+        if let Some(seconds) = self.capacity_grace(layout) {
+            command.args(["--capacity-grace", &seconds.to_string()]);
+        }
+    }
+
+    fn capacity_grace(self, layout: &Layout) -> Option<u64> {
+        let kubelets = layout.options.capacity_grace?;
+        match self {
+            Self::Kubelet(_) => Some(kubelets),
+            Self::Controller => Some(kubelets + 2),
+            _ => None,
         }
     }
 
