@@ -1,5 +1,5 @@
 # cargo does the work; this names the two commands and what they need.
-.PHONY: build demo test fmt lint help
+.PHONY: build demo test fmt lint docker e2e e2e-up e2e-down help
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -20,3 +20,16 @@ lint:
 # The scenarios start the programs as processes, so these are built first.
 test: lint build ## format, lints, unit, property, structure and scenario tests
 	cargo test --locked --workspace
+
+docker: ## the images: COMPONENT= REGISTRY= VERSION= CLI=docker|podman|nerdctl|buildah|ctr|archive
+	@deploy/images.sh $(if $(COMPONENT),--component=$(COMPONENT)) $(if $(REGISTRY),--registry=$(REGISTRY)) \
+	  $(if $(VERSION),--version=$(VERSION)) $(if $(CLI),--cli=$(CLI))
+
+e2e: ## the scenarios on a real cluster, from nothing to nothing; root; KUBE_VERSION= TESTS=
+	@e2e/run.sh
+
+e2e-up: ## the real cluster with the kit on it, for trying by hand
+	@e2e/run.sh up
+
+e2e-down: ## takes it down
+	@e2e/run.sh down

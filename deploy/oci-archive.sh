@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes an image of one static program as an OCI archive, without a container engine:
-#   deploy/oci-archive.sh NAME:TAG PROGRAM USER[:GROUP] ARCHIVE.tar [LABEL=VALUE …]
+#   deploy/oci-archive.sh NAME:TAG PROGRAM USER[:GROUP] ARCHIVE.tar [LABEL=VALUE …] [-- ARGUMENT …]
 # The same program gives the same bytes: times are 0, owners are root, order is fixed. `docker load`, `podman load`,
 # `nerdctl load`, `ctr images import` and `buildah pull oci-archive:` read it.
 set -euo pipefail
@@ -11,10 +11,9 @@ shift 4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 blobs=$work/image/blobs/sha256
-mkdir -p "$blobs" "$work/root/etc"
+mkdir -p "$blobs" "$work/root"
 name=$(basename "$program")
 install -m 0755 "$program" "$work/root/$name"
-printf 'root:x:0:0:root:/:/\nnonroot:x:65532:65532:nonroot:/:/\n' >"$work/root/etc/passwd"
 
 pack() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=ustar -C "$1" -cf "$2" "${@:3}"; }
 store() { # file: moves it among the blobs and says its digest
@@ -25,16 +24,23 @@ store() { # file: moves it among the blobs and says its digest
 }
 size() { stat -c %s "$blobs/$1"; }
 
-pack "$work/root" "$work/layer.tar" etc "$name"
+pack "$work/root" "$work/layer.tar" "$name"
 diff=$(sha256sum "$work/layer.tar" | cut -d' ' -f1)
 gzip -n -9 "$work/layer.tar"
 layer=$(store "$work/layer.tar.gz")
 
 labels=''
-for label in "$@"; do labels+="${labels:+,}\"${label%%=*}\":\"${label#*=}\""; done
+entry="\"/$name\""
+while [[ $# -gt 0 && $1 != -- ]]; do
+  label=$1
+  shift
+  labels+="${labels:+,}\"${label%%=*}\":\"${label#*=}\""
+done
+shift || :
+for argument in "$@"; do entry+=",\"$argument\""; done
 case $(uname -m) in x86_64) arch=amd64 ;; aarch64) arch=arm64 ;; *) arch=$(uname -m) ;; esac
-printf '{"architecture":"%s","os":"linux","created":"1970-01-01T00:00:00Z","config":{"User":"%s","Entrypoint":["/%s"],"Labels":{%s}},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]},"history":[{"created":"1970-01-01T00:00:00Z","comment":"one static program"}]}' \
-  "$arch" "$user" "$name" "$labels" "$diff" >"$work/config.json"
+printf '{"architecture":"%s","os":"linux","created":"1970-01-01T00:00:00Z","config":{"User":"%s","Entrypoint":[%s],"Labels":{%s}},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]},"history":[{"created":"1970-01-01T00:00:00Z","comment":"one static program"}]}' \
+  "$arch" "$user" "$entry" "$labels" "$diff" >"$work/config.json"
 config=$(store "$work/config.json")
 media=application/vnd.oci.image
 printf '{"schemaVersion":2,"mediaType":"%s.manifest.v1+json","config":{"mediaType":"%s.config.v1+json","digest":"sha256:%s","size":%s},"layers":[{"mediaType":"%s.layer.v1.tar+gzip","digest":"sha256:%s","size":%s}]}' \

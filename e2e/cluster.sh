@@ -3,6 +3,7 @@
 # scheduler in one network namespace, each node with kubelet, containerd and runc in namespaces of its own. Nothing
 # listens on the host's addresses. Needs root.
 #
+#   e2e/cluster.sh programs       prints the folder of the Kubernetes programs; builds them where there are none
 #   e2e/cluster.sh up [nodes]     prints where the kubeconfig is
 #   e2e/cluster.sh down           ends everything; leaves no process, mount, namespace or interface
 #   e2e/cluster.sh run COMMAND    runs a command where the API server is reachable
@@ -10,7 +11,8 @@
 #   e2e/cluster.sh kill NAME      ends one part (etcd, apiserver, …); `start NAME` starts it again
 #
 # KUBE_VERSION (1.36.3), KUBE_BIN_DIR (folder with the Kubernetes programs), LAB (working folder), LAB_NAME (lj: begins
-# the names of namespaces and cgroups, so that two clusters can be up at once).
+# the names of namespaces and cgroups, so that two clusters can be up at once), IMAGES (folder of archives that every
+# node gets), RUNTIME_SIM (a Runtime simulator to run on every node).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 KUBE_VERSION=${KUBE_VERSION:-1.36.3}
@@ -19,9 +21,12 @@ NAME=${LAB_NAME:-lj}
 NET=$NAME-cp
 API=https://10.77.0.1:6443
 SERVICES=10.96.0.0/16
+PACKAGES='etcd-server containerd runc containernetworking-plugins iproute2 iptables nftables openssl dnsmasq-base busybox-static procps'
 say() { printf '%s %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
 die() { say "$*"; exit 1; }
 in_cp() { nsenter --net=/run/netns/"$NET" "$@"; }
+
+missing() { die "no $1: apt-get install --no-install-recommends $PACKAGES"; }
 
 programs() {
   if [[ -n ${KUBE_BIN_DIR:-} ]]; then
@@ -34,9 +39,10 @@ programs() {
   fi
   BIN=$(cd "$BIN" && pwd)
   local p
-  for p in etcd containerd runc ip nsenter unshare openssl nft iptables; do
-    command -v "$p" >/dev/null || die "no $p: apt-get install etcd-server containerd runc containernetworking-plugins iproute2 iptables nftables openssl"
+  for p in etcd containerd runc ip nsenter unshare openssl nft iptables dnsmasq busybox; do
+    command -v "$p" >/dev/null || missing "$p"
   done
+  [[ -x /usr/lib/cni/bridge ]] || missing 'CNI plugins'
 }
 
 # ---- certificates and credentials ----
@@ -154,6 +160,25 @@ END
   kubectl create clusterrolebinding lab-proxy --clusterrole=system:node-proxier --user=system:kube-proxy >/dev/null
 }
 
+# The names of Services, as a cluster's DNS tells them; everything else is unknown.
+names() {
+  mkdir -p "$LAB/hosts"
+  part dns dnsmasq --keep-in-foreground --conf-file=/dev/null --no-resolv --no-hosts --no-poll --user=root --pid-file= \
+    --listen-address=10.77.0.1 --bind-interfaces --local-ttl=1 --hostsdir="$LAB/hosts" --local=/local/ --local=/svc/
+  part services "$here/services.sh" "$BIN/kubectl" "$LAB/pki/admin.kubeconfig" "$LAB/hosts"
+}
+
+# What pods of tests run, and what holds a pod together.
+base_images() {
+  mkdir -p "$LAB/images"
+  local busybox
+  busybox=$(command -v busybox)
+  "$here/../deploy/oci-archive.sh" docker.io/lj-e2e/busybox:1 "$busybox" 0 "$LAB/images/busybox.tar" >/dev/null
+  "$here/../deploy/oci-archive.sh" registry.k8s.io/pause:3.10 "$busybox" 65535 "$LAB/images/pause.tar" \
+    -- sleep 1000000000 >/dev/null
+  if [[ -n ${IMAGES:-} ]]; then cp "$IMAGES"/*.tar "$LAB/images/"; fi
+}
+
 kubectl() { in_cp "$BIN/kubectl" --kubeconfig "$LAB/pki/admin.kubeconfig" "$@"; }
 
 # ---- nodes ----
@@ -182,7 +207,7 @@ node_up() { # number
 
 node_files() {
   local n=$1 dir=$LAB/node-$1
-  mkdir -p "$dir"/{kubelet,containerd,cni,log-pods,log-containers,etc-cni/net.d,run,xdm}
+  mkdir -p "$dir"/{kubelet,containerd,cni,log-pods,log-containers,etc-cni/net.d,sockets,runtime}
   cat >"$dir/etc-cni/net.d/10-lab.conflist" <<END
 {"cniVersion": "1.0.0", "name": "lab", "plugins": [
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false,
@@ -203,7 +228,20 @@ state = "/run/containerd"
   conf_dir = "/etc/cni/net.d"
 [plugins."io.containerd.grpc.v1.cri".containerd]
   snapshotter = "${SNAPSHOTTER:-overlayfs}"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.lj-runtime]
+  runtime_type = "io.containerd.runc.v2"
+  container_annotations = ["xdm.amp.com*"]
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.lj-runtime.options]
+    BinaryName = "/usr/local/harp/kitC/xpu-container-runtime"
+    SystemdCgroup = false
 END
+  # Every other node has kubelet's read-only port closed, as many clusters do.
+  local read_only=0
+  if ((n % 2)); then read_only=10255; fi
   cat >"$dir/kubelet.yaml" <<END
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -212,7 +250,9 @@ cgroupDriver: cgroupfs
 enforceNodeAllocatable: []
 failSwapOn: false
 address: 0.0.0.0
-readOnlyPort: 10255
+readOnlyPort: $read_only
+clusterDNS: [10.77.0.1]
+clusterDomain: cluster.local
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 nodeStatusUpdateFrequency: 4s
 imageGCHighThresholdPercent: 100
@@ -248,18 +288,31 @@ node_down() { # number: power off
 
 # ---- all of it ----
 
+# Folders of the host that a node binds its own over; those that are made for it are removed again.
+mount_points() {
+  local folder
+  for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /var/log/pods /var/log/containers /etc/cni /opt/cni \
+    /opt/cni/bin; do
+    [[ -d $folder ]] || { mkdir -p "$folder" && echo "$folder" >>"$LAB/made"; }
+  done
+}
+
 up() {
   [[ $EUID -eq 0 ]] || die 'this needs root'
   NODES=${1:-2}
   [[ ! -e $LAB/parts ]] || die "a cluster is up already in $LAB: $0 down"
   programs
   mkdir -p "$LAB"/{parts,logs}
+  if [[ -n ${RUNTIME_SIM:-} ]]; then install -m 0755 "$RUNTIME_SIM" "$LAB/runtime-sim"; fi
   echo "$BIN" >"$LAB/bin"
   echo "$NODES" >"$LAB/nodes"
+  mount_points
   say "Kubernetes from $BIN, $NODES nodes, in $LAB"
   credentials
+  base_images
   network
   control_plane
+  names
   local n
   for n in $(seq 1 "$NODES"); do node_up "$n"; done
   for n in $(seq 1 "$NODES"); do
@@ -281,7 +334,7 @@ down() {
   local n name
   NODES=$(cat "$LAB/nodes" 2>/dev/null || echo 3)
   for n in $(seq 1 "$NODES"); do node_down "$n"; done
-  for name in proxy scheduler controller-manager apiserver etcd; do ends "$name" KILL; done
+  for name in services dns proxy scheduler controller-manager apiserver etcd; do ends "$name" KILL; done
   for n in $(seq 1 "$NODES"); do
     ip netns del "$NAME-n$n" 2>/dev/null || :
     for controller in /sys/fs/cgroup/*/; do
@@ -290,14 +343,16 @@ down() {
   done
   for controller in /sys/fs/cgroup/*/; do rmdir "$controller/$NAME-lab" 2>/dev/null || :; done
   ip netns del "$NET" 2>/dev/null || :
+  if [[ -e $LAB/made ]]; then tac "$LAB/made" | xargs rmdir --ignore-fail-on-non-empty 2>/dev/null || :; fi
   rm -rf "$LAB"
   say 'all of it is gone'
 }
 
 verb=${1:-}
 shift || :
-[[ $verb == up || $verb == down ]] || BIN=$(cat "$LAB/bin" 2>/dev/null) || die 'no cluster is up'
+[[ $verb == up || $verb == down || $verb == programs ]] || BIN=$(cat "$LAB/bin" 2>/dev/null) || die 'no cluster is up'
 case $verb in
+  programs) programs && echo "$BIN" ;;
   up) up "$@" ;;
   down) down ;;
   run) in_cp env "PATH=$BIN:$PATH" "KUBECONFIG=$LAB/pki/admin.kubeconfig" "$@" ;;
@@ -306,5 +361,5 @@ case $verb in
   start) start "$1" ;;
   power-off) node_down "$1" ;;
   power-on) node_start "$1" ;;
-  *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 64 ;;
+  *) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 64 ;;
 esac

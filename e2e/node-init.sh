@@ -20,7 +20,6 @@ while IFS=: read -r _ controllers _; do
   mount -t $type $options cgroup "/sys/fs/cgroup/$folder" || rmdir "/sys/fs/cgroup/$folder"
 done </proc/self/cgroup
 
-mkdir -p /var/lib/kubelet /var/lib/containerd /var/lib/cni /var/log/pods /var/log/containers /etc/cni /opt/cni/bin
 mount --bind "$dir/kubelet" /var/lib/kubelet
 mount --bind "$dir/containerd" /var/lib/containerd
 mount --bind "$dir/cni" /var/lib/cni
@@ -45,28 +44,41 @@ mknod "$dir/dev/ppuctl" c 1 3
 mount --move "$dir/dev" /dev
 
 mount -t tmpfs tmpfs /run
-mkdir -p /run/amp/eKitC/xdm/sockets /run/containerd /run/lab
+mkdir -p /run/amp/eKitC/xdm/sockets /run/containerd /run/lab/bin
+mount --bind "$bin" /run/lab/bin
+# The Runtime's sockets, where the tests find them too.
+mount --bind "$dir/sockets" /run/amp/eKitC/xdm/sockets
+
+# The Runtime's own part of the container runtime, as a test needs it: it says that it was called.
+mount -t tmpfs tmpfs /usr/local
+mkdir -p /usr/local/harp/kitC
+printf '#!/bin/sh\nexec runc "$@"\n' >/usr/local/harp/kitC/xpu-container-runtime
+chmod 0755 /usr/local/harp/kitC/xpu-container-runtime
 mount --make-rshared /
 
 echo "starting $name"
-# Parts that a test ends are started again, as a service manager would.
+# Parts that a test ends are started again, as a service manager would; not while they are held.
 keep() { # name, command …
   local part=$1
   shift
   while :; do
+    while [[ -e /run/lab/$part.hold ]]; do sleep 0.2; done
     "$@" >>"$lab/logs/$name-$part.log" 2>&1 &
     echo $! >"/run/lab/$part.pid"
     wait $! || :
-    while [[ -e /run/lab/$part.hold ]]; do sleep 0.2; done
-    sleep 0.5
+    [[ -e /run/lab/$part.hold ]] || sleep 0.5
   done
 }
+if [[ -x $lab/runtime-sim ]]; then
+  keep runtime "$lab/runtime-sim" --dir /run/amp/eKitC/xdm/sockets --state "$dir/runtime/state" \
+    --profile "${RUNTIME_PROFILE:-ppu-8x144}" --feature off --edits environment --control-listen "$address:9599" &
+fi
 keep containerd containerd --config "$dir/containerd.toml" &
 for _ in $(seq 1 100); do [[ -S /run/containerd/containerd.sock ]] && break; sleep 0.1; done
 for archive in "$lab"/images/*.tar; do
-  [[ -e $archive && ! -e $dir/containerd/.loaded-$(basename "$archive") ]] || continue
-  ctr --namespace k8s.io images import "$archive" >/dev/null && touch "$dir/containerd/.loaded-$(basename "$archive")"
+  loaded=$dir/containerd/.loaded-$(basename "$archive")
+  [[ -e $loaded ]] || { ctr --namespace k8s.io images import "$archive" >/dev/null && touch "$loaded"; }
 done
-keep kubelet "$bin/kubelet" --config "$dir/kubelet.yaml" --kubeconfig "$lab/pki/$name.kubeconfig" --node-ip "$address" \
-  --hostname-override "$name" &
+keep kubelet /run/lab/bin/kubelet --config "$dir/kubelet.yaml" --kubeconfig "$lab/pki/$name.kubeconfig" \
+  --node-ip "$address" --hostname-override "$name" &
 wait

@@ -250,7 +250,10 @@ impl Admission {
         let _flight = Flight(self);
         let allocation = &assertion.allocation;
         let started = Instant::now();
-        match self.tell_when_back(assertion, started + RUNTIME_WITHIN).await {
+        match self
+            .tell_when_back(assertion, started + RUNTIME_WITHIN)
+            .await
+        {
             Ok(edits) => {
                 self.core().granted(allocation, edits.clone());
                 tracing::info!(
@@ -347,6 +350,13 @@ impl Admission {
         let observed = self.core().observe(&look, None);
         self.say(&observed);
         Ok((look, observed))
+    }
+
+    /// Looks, at the API server's list of pods too.
+    pub async fn look_at_all(&self) -> Result<Look, kubernetes::node_pods::Error> {
+        let (mut look, _) = self.look().await?;
+        self.sources.look_beyond(&mut look).await?;
+        Ok(look)
     }
 
     /// Ends those of the suspects that the API server knows to be gone.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use kit::{Failure, Ready, Tasks};
-use model::{annotation::write_inventory, card::Inventory};
+use model::card::Inventory;
 use runtime_proto::client::{CardEvent, Cards};
 use tokio::{
     sync::watch,
@@ -115,7 +115,7 @@ impl CardWatch {
         }
         *oversized = now;
         self.wish.send_replace(Some(Wish {
-            inventory: write_inventory(cards),
+            cards: cards.clone(),
             offered: offered.iter().map(|o| o.resource.clone()).collect(),
         }));
         let offered = offered.into_iter().map(Arc::new).collect();

@@ -22,6 +22,7 @@ mod fixture;
 #[cfg(test)]
 mod fixture_kubelet;
 pub mod grants;
+pub mod handover;
 pub mod identity;
 pub mod kubelet;
 pub mod metrics;
@@ -94,6 +95,8 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
 
     let (offers, offered) = watch::channel(None);
     let (wish, wished) = watch::channel(None);
+    let (open, opened) = watch::channel(false);
+    let (closed, closing) = watch::channel(false);
     let (arrived, arrivals) = watch::channel(0);
     let (restarted, restarts) = watch::channel(0);
     let tasks = &chassis.tasks;
@@ -102,6 +105,10 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
         admission.clone(),
         registered_ready,
         restarted,
+        registrar::Handover {
+            open,
+            closed: closing,
+        },
     );
     tasks.critical("registrar", registrar.run(offered, tasks.clone()));
     let reconcile = Reconcile {
@@ -124,6 +131,8 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
         metrics,
         wish: wished,
         restarted: restarts,
+        open: opened,
+        closed,
         taken: std::collections::BTreeSet::new(),
     };
     tasks.critical("node", node.run(tasks.clone()));

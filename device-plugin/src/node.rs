@@ -7,7 +7,9 @@ use kit::{Failure, Tasks};
 use kube::api::{Api, Patch, PatchParams};
 use kubernetes::object::Node;
 use model::{
+    annotation::{Published, write_inventory},
     backoff::Backoff,
+    card::Inventory,
     name::{NodeName, ResourceName},
     settings::Settings,
 };
@@ -26,6 +28,9 @@ use crate::{
 
 const WITHIN: Duration = Duration::from_secs(10);
 
+/// How long the end of the program waits for the API server.
+const CLOSED_WITHIN: Duration = Duration::from_secs(3);
+
 /// How often the node is looked at though nothing is known to have changed: it may have been
 /// made anew, or somebody may have changed what stands on it. One GET.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -33,10 +38,19 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// What the node should say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
-    /// The inventory's annotation.
-    pub inventory: String,
+    /// The node's cards.
+    pub cards: Inventory,
     /// The names that are offered.
     pub offered: BTreeSet<ResourceName>,
+}
+
+impl Wish {
+    fn inventory(&self, paused: bool) -> String {
+        write_inventory(&Published {
+            cards: self.cards.clone(),
+            paused: paused && !self.cards.cards().is_empty(),
+        })
+    }
 }
 
 /// The node's writer.
@@ -53,6 +67,10 @@ pub struct NodeWriter {
     pub wish: watch::Receiver<Option<Wish>>,
     /// Kubelet's restarts: it may have made its node anew.
     pub restarted: watch::Receiver<u64>,
+    /// Whether kubelet takes pods with cards: until then nothing is to be bound here.
+    pub open: watch::Receiver<bool>,
+    /// Told when nothing is bound here any more, at the end.
+    pub closed: watch::Sender<bool>,
     /// Names that were taken out since they were last offered: kubelet writes them back for a
     /// while, which is not worth a line each time.
     pub taken: BTreeSet<ResourceName>,
@@ -62,9 +80,33 @@ impl NodeWriter {
     /// Runs until shutdown.
     pub async fn run(mut self, tasks: Tasks) -> Result<(), Failure> {
         tokio::select! {
-            () = tasks.shutdown() => Ok(()),
+            () = tasks.shutdown() => {}
             never = self.turns() => match never {},
         }
+        self.close().await;
+        Ok(())
+    }
+
+    /// Tells the scheduler to bind nothing here: kubelet will reject every pod with cards from
+    /// the end of this program until the next has registered.
+    async fn close(&mut self) {
+        let wish = self.wish.borrow().clone();
+        if let Some(wish) = wish.filter(|w| !w.cards.cards().is_empty()) {
+            let key = &self.settings.annotations.inventory;
+            let patch = json!({"metadata": {"annotations": {key: wish.inventory(true)}}});
+            let nodes: Api<Node> = Api::all(self.client.clone());
+            let node = &self.node;
+            let written = within(
+                CLOSED_WITHIN,
+                nodes.patch(node.as_str(), &PatchParams::default(), &Patch::Merge(patch)),
+            )
+            .await;
+            match written {
+                Ok(_) => tracing::info!(%node, "nothing is bound here until the next start"),
+                Err(why) => tracing::warn!(%node, why, "the scheduler is not told of the end"),
+            }
+        }
+        self.closed.send_replace(true);
     }
 
     async fn turns(&mut self) -> std::convert::Infallible {
@@ -107,6 +149,7 @@ impl NodeWriter {
                 () = sleep(wait) => {}
                 _ = self.wish.changed() => {}
                 _ = self.restarted.changed() => {}
+                _ = self.open.changed() => {}
             }
         }
     }
@@ -127,7 +170,7 @@ impl NodeWriter {
         started: Instant,
     ) -> Result<bool, String> {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let node = within(nodes.get(self.node.as_str())).await?;
+        let node = within(WITHIN, nodes.get(self.node.as_str())).await?;
         let keys = &self.settings.annotations;
         let there = |key: &str| {
             let annotations = node.metadata.annotations.as_ref()?;
@@ -152,6 +195,7 @@ impl NodeWriter {
             random(),
         );
 
+        let open = *self.open.borrow_and_update();
         let mut annotations = Map::new();
         let owned = withdrawals.owned();
         let mut want = |key: &str, value: &str| {
@@ -160,7 +204,7 @@ impl NodeWriter {
             }
         };
         if let Some(wish) = wish {
-            want(&keys.inventory, &wish.inventory);
+            want(&keys.inventory, &wish.inventory(!open));
             want(&keys.owned_resources, &owned);
         }
         let mut wrote = false;
@@ -168,11 +212,14 @@ impl NodeWriter {
             let keys: Vec<&String> = annotations.keys().collect();
             let changed = format!("{keys:?}");
             let patch = json!({"metadata": {"annotations": annotations}});
-            within(nodes.patch(
-                self.node.as_str(),
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            ))
+            within(
+                WITHIN,
+                nodes.patch(
+                    self.node.as_str(),
+                    &PatchParams::default(),
+                    &Patch::Merge(patch),
+                ),
+            )
             .await?;
             tracing::info!(node = %self.node, annotations = changed, "node written");
             wrote = true;
@@ -199,17 +246,20 @@ impl NodeWriter {
             .header(http::header::CONTENT_TYPE, "application/json-patch+json")
             .body(patch.to_string().into_bytes())
             .map_err(|e| e.to_string())?;
-        within(self.client.request::<Node>(request))
+        within(WITHIN, self.client.request::<Node>(request))
             .await
             .map(|_| ())
     }
 }
 
 /// A call to the API server, which may hang.
-async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
-    match timeout(WITHIN, call).await {
+async fn within<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, String> {
+    match timeout(limit, call).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(words(&error)),
-        Err(_) => Err(format!("no answer within {WITHIN:?}")),
+        Err(_) => Err(format!("no answer within {limit:?}")),
     }
 }

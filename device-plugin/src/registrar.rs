@@ -19,7 +19,7 @@ use tokio::{
 use crate::{
     admission::{Admission, Calls},
     endpoint::{Endpoint, file_id},
-    kubelet,
+    handover, kubelet,
     offers::Offer,
     registration::{Do, FileId, Registration, Sight},
     socket_name::{self, socket_name},
@@ -28,8 +28,8 @@ use crate::{
 /// A look at the folder: a few stat calls.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The Runtime answers within 8 s, and a shutdown may take 25.
-const LAST_CALL_WITHIN: Duration = Duration::from_secs(15);
+/// The Runtime answers within 8 s, and a shutdown may take 25, of which the drain takes 12.
+const LAST_CALL_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the cards offer; none before they are known.
 pub type Offers = Option<Vec<Arc<Offer>>>;
@@ -47,6 +47,15 @@ pub struct Registrar {
     kubelet: Option<FileId>,
     /// Told when kubelet has been restarted.
     restarted: watch::Sender<u64>,
+    handover: Handover,
+}
+
+/// Between this and the node's writer: when pods may be bound here.
+pub struct Handover {
+    /// Whether kubelet takes pods with cards.
+    pub open: watch::Sender<bool>,
+    /// Whether the scheduler was told, or could not be told, to bind nothing more.
+    pub closed: watch::Receiver<bool>,
 }
 
 struct Slot {
@@ -70,6 +79,7 @@ impl Registrar {
         admission: Arc<Admission>,
         ready: Ready,
         restarted: watch::Sender<u64>,
+        handover: Handover,
     ) -> Self {
         Self {
             folder,
@@ -81,6 +91,7 @@ impl Registrar {
             started: Instant::now(),
             kubelet: None,
             restarted,
+            handover,
         }
     }
 
@@ -116,6 +127,7 @@ impl Registrar {
             self.step_all();
             self.say_ready(offers.borrow().is_some());
         }
+        handover::drain(&self.admission, self.handover.closed.clone()).await;
         // Kubelet rejects a pod for good when it gets no answer: the call under way ends first.
         let admission = self.admission.clone();
         let _quiet = timeout(LAST_CALL_WITHIN, admission.quiet()).await;
@@ -281,6 +293,10 @@ impl Registrar {
             .metrics
             .registered
             .set(i64::try_from(registered).unwrap_or(i64::MAX));
+        let open = registered > 0 && *self.admission.rebuilt.borrow();
+        self.handover
+            .open
+            .send_if_modified(|was| std::mem::replace(was, open) != open);
         // While kubelet is being asked there is nothing new to say.
         if !cards_known || !self.asking.is_empty() {
             return;

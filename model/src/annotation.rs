@@ -9,7 +9,7 @@ mod plan;
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-pub use inventory::{read_inventory, write_inventory};
+pub use inventory::{Published, read_inventory, write_inventory};
 pub use plan::{read_plan, write_plan};
 
 /// The version that is written, and the only one that is read.

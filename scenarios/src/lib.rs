@@ -2,7 +2,7 @@
 //!
 //! A scenario is written against [`Ground`] and knows only what a user or a peer can see: the
 //! Kubernetes API, kubelet's and the Runtime's sockets, HTTP. `tests/` runs them on the
-//! stand-ins of `testbed`; a real cluster is one more implementation of [`Ground`].
+//! stand-ins of `testbed` ([`StandIns`]) and on a real cluster ([`Lab`]).
 
 #![allow(
     clippy::indexing_slicing,
@@ -11,18 +11,25 @@
 
 mod batch;
 mod ground;
+mod lab;
 mod restarts;
 mod shares;
+mod stand_ins;
 mod switching;
 mod watching;
 
 pub use batch::batch_of_six_with_a_refusal;
-pub use ground::{Ground, StandIns, Victim, names};
-pub use restarts::{case_10_restarts_lose_nothing, each_part_in_turn, pods_meet_a_runtime_that_is_away};
+pub use ground::{Ground, Victim, names};
+pub use lab::Lab;
+pub use restarts::{
+    case_10_restarts_lose_nothing, each_part_in_turn, pods_meet_a_runtime_that_is_away, short_pods,
+    short_pods_survive_restarts,
+};
 pub use shares::{
     case_1_two_pods_at_once, case_2_two_containers, case_7_one_of_two_wins,
     case_8_init_and_sidecar, case_9_requests_without_meaning, whole_and_shared_cards_never_meet,
 };
+pub use stand_ins::StandIns;
 pub use switching::{
     a_removed_label_leaves_no_names_even_without_the_plugin, label_switches_the_node,
     removed_label_takes_everything_away,

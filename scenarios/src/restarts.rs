@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use testbed::{
+    cluster::Cluster,
     stage::{Deadline, Signal, until},
     workload::Workload,
 };
@@ -38,7 +39,7 @@ pub async fn each_part_in_turn(ground: &impl Ground, signal: Signal) -> anyhow::
         .cluster()
         .allocated("keeper", Deadline::seconds(SOON))
         .await?;
-    for (round, victim) in Victim::ALL.into_iter().enumerate() {
+    for (round, victim) in ground.victims().into_iter().enumerate() {
         while_pods_come_and_go(ground, victim, signal, &format!("t{round}")).await?;
         let now = ground
             .cluster()
@@ -70,7 +71,11 @@ pub async fn pods_meet_a_runtime_that_is_away(ground: &impl Ground) -> anyhow::R
     cluster.create(&share("refused")).await?;
     cluster.pod_is("refused", "Failed", deadline()).await?;
     let refused = cluster.pod("refused").await?.context("it is gone")?;
-    let message = refused.status.unwrap_or_default().message.unwrap_or_default();
+    let message = refused
+        .status
+        .unwrap_or_default()
+        .message
+        .unwrap_or_default();
     ensure!(
         message.contains("no Runtime at ") && message.contains("dp2mgr.sock"),
         "{message}"
@@ -81,6 +86,84 @@ pub async fn pods_meet_a_runtime_that_is_away(ground: &impl Ground) -> anyhow::R
         cluster.pod_is_gone(pod, deadline()).await?;
     }
     ground.books_are_empty().await
+}
+
+/// Pods that come and go all the time while a part is ended politely and started again, as at an
+/// upgrade: none fails for it.
+pub async fn short_pods_survive_restarts(
+    ground: &impl Ground,
+    victims: &[Victim],
+) -> anyhow::Result<()> {
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let stream = short_pods(ground.cluster(), stopped);
+    let restarts = async {
+        for victim in victims {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            ground.stop(*victim, Signal::Term).await?;
+            ground.start(*victim).await?;
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        stop.send_replace(true);
+        anyhow::Ok(())
+    };
+    let (pods, ()) = tokio::try_join!(stream, restarts)?;
+    let enough = 5 * victims.len();
+    ensure!(pods >= enough, "only {pods} pods ran, not {enough}");
+    ground.books_are_empty().await
+}
+
+/// One short pod after the other until told to stop; each must succeed. How many did.
+pub async fn short_pods(
+    cluster: &Cluster,
+    mut stopped: tokio::sync::watch::Receiver<bool>,
+) -> anyhow::Result<usize> {
+    let mut made = 0;
+    let ended = async |number: usize| {
+        let name = format!("short-{number}");
+        until(
+            &format!("{name} to end"),
+            Deadline::seconds(SOON),
+            || async {
+                let text = |e: anyhow::Error| format!("{e:#}");
+                let pod = cluster
+                    .pod(&name)
+                    .await
+                    .map_err(text)?
+                    .ok_or("it is gone")?;
+                let status = pod.status.unwrap_or_default();
+                match status.phase.as_deref() {
+                    Some("Succeeded") => Ok(Ok(())),
+                    Some("Failed") => Ok(Err(anyhow::anyhow!(
+                        "{name} failed: {:?} {:?}",
+                        status.reason,
+                        status.message
+                    ))),
+                    other => Err(format!("it is {other:?}")),
+                }
+            },
+        )
+        .await??;
+        cluster.delete(&name).await
+    };
+    while !*stopped.borrow_and_update() {
+        let share = [(CORE, 5), (MEMORY, 5)];
+        let pod = Workload::one(&format!("short-{made}"), &share).runs_for(1);
+        cluster.create(&pod).await?;
+        made += 1;
+        // Several are under way at any moment.
+        if made > 8 {
+            ended(made - 9).await?;
+        }
+        let pause = tokio::time::sleep(Duration::from_millis(300));
+        tokio::select! {
+            () = pause => {}
+            _ = stopped.changed() => {}
+        }
+    }
+    for number in made.saturating_sub(8)..made {
+        ended(number).await?;
+    }
+    Ok(made)
 }
 
 /// One pod runs, one ends and one starts while `victim` is away.
@@ -107,7 +190,7 @@ async fn while_pods_come_and_go(
     let before = ground.books().await?.given();
 
     ground.stop(victim, signal).await?;
-    if victim == Victim::ApiServer {
+    if matches!(victim, Victim::ApiServer | Victim::Etcd) {
         ground.start(victim).await?;
         cluster.delete(&ends).await?;
         cluster.create(&Workload::one(&starts, &[(GPU, 1)])).await?;

@@ -1,7 +1,7 @@
 //! The scenarios on the stand-ins: the five real programs as processes.
 
 use model::settings::Settings;
-use scenarios::{Ground, StandIns};
+use scenarios::{Ground, StandIns, Victim};
 use testbed::stage::{Options, Signal};
 
 /// Runs `scenario` on a fresh node of 8 PPU cards; at the end every part must still be alive.
@@ -28,6 +28,9 @@ on_ready_node! {
     a_batch_of_six_with_a_refusal_reaches_the_right_pods => |g| scenarios::batch_of_six_with_a_refusal(g);
     no_card_is_whole_and_shared_at_once => |g| scenarios::whole_and_shared_cards_never_meet(g);
     pods_meet_a_runtime_that_is_away => |g| scenarios::pods_meet_a_runtime_that_is_away(g);
+    short_pods_survive_the_restart_of_each_program => |g| scenarios::short_pods_survive_restarts(g, &[
+        Victim::DevicePlugin, Victim::Extender, Victim::KubeScheduler, Victim::Controller, Victim::Exporter,
+    ]);
     each_part_killed_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, Signal::Kill);
     each_part_ended_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, Signal::Term);
 }

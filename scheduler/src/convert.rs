@@ -28,7 +28,7 @@ pub fn node(object: &object::Node, settings: &Settings) -> Result<NodeSeen, Name
     let written = annotation_of(meta.annotations.as_ref(), &settings.annotations.inventory);
     let cards = match written.map(annotation::read_inventory) {
         None => NodeCards::NotPublished,
-        Some(Ok(inventory)) => NodeCards::Known(inventory),
+        Some(Ok(published)) => NodeCards::Known(published),
         Some(Err(error)) => NodeCards::Unreadable(error),
     };
     Ok(NodeSeen { name, cards })

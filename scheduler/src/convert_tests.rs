@@ -134,8 +134,13 @@ fn a_node_s_cards_are_as_its_annotation_says() {
         node_of(Some("{\"v\":7}")),
         NodeCards::Unreadable(_)
     ));
-    let text = annotation::write_inventory(&inventory(2, 144));
-    assert!(matches!(node_of(Some(&text)), NodeCards::Known(cards) if cards.cards().len() == 2));
+    let text = annotation::write_inventory(&annotation::Published {
+        cards: inventory(2, 144),
+        paused: false,
+    });
+    assert!(
+        matches!(node_of(Some(&text)), NodeCards::Known(published) if published.cards.cards().len() == 2)
+    );
 }
 
 #[test]

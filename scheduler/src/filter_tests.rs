@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     convert::question,
+    node::NodeCards,
     testing::{CORE, GPU, holding, index, node, pending, request, uid, whole},
 };
 
@@ -52,6 +53,26 @@ fn every_candidate_is_kept_or_rejected_with_its_reason() {
     assert!(
         answer["FailedAndUnresolvableNodes"]["small"].is_string(),
         "{answer}"
+    );
+}
+
+#[test]
+fn nothing_goes_to_a_node_whose_device_plugin_is_between_two_starts() {
+    let mut paused = node("n1", 2, 144);
+    if let NodeCards::Known(published) = &mut paused.cards {
+        published.paused = true;
+    }
+    let mut index = index([paused]);
+    let refused = ask(&index, &[(GPU, "1")], &["n1"]);
+    assert_eq!(
+        refused["FailedAndUnresolvableNodes"]["n1"],
+        "the node's device plugin is starting or stopping"
+    );
+    assert_eq!(ask(&index, &[], &["n1"])["NodeNames"], json!(["n1"]));
+    index.apply_node(node("n1", 2, 144));
+    assert_eq!(
+        ask(&index, &[(GPU, "1")], &["n1"])["NodeNames"],
+        json!(["n1"])
     );
 }
 

@@ -1,7 +1,7 @@
 //! One node of the index: its ledger, and what keeps it from being used.
 
 use model::{
-    annotation::AnnotationError,
+    annotation::{AnnotationError, Published},
     card::Inventory,
     ledger::{Conflict, Hold, Ledger},
     name::{NodeName, PodUid},
@@ -25,8 +25,8 @@ pub enum NodeCards {
     NotPublished,
     /// It can't be read.
     Unreadable(AnnotationError),
-    /// The cards.
-    Known(Inventory),
+    /// The cards, and whether anything may be bound to them now.
+    Known(Published),
 }
 
 /// What is known of the node's cards; [`NodeCards`] without the cards.
@@ -37,7 +37,9 @@ enum Cards {
     NoNode,
     NotPublished,
     Unreadable(AnnotationError),
-    Known,
+    Known {
+        paused: bool,
+    },
 }
 
 /// One node of the index. It outlives its Kubernetes object while pods name it, because a pod
@@ -66,8 +68,9 @@ impl Node {
     /// Why nothing can be placed here now, whatever is asked.
     pub fn closed(&self) -> Option<Rejection> {
         let reason = match &self.cards {
-            Cards::Known if self.not_known == 0 => return None,
-            Cards::Known => return Some(Rejection::mendable(Reason::CardsNotKnown)),
+            Cards::Known { paused: true } => Reason::Paused,
+            Cards::Known { .. } if self.not_known == 0 => return None,
+            Cards::Known { .. } => return Some(Rejection::mendable(Reason::CardsNotKnown)),
             Cards::NoNode => Reason::UnknownNode,
             Cards::NotPublished => Reason::NoInventory,
             Cards::Unreadable(_) => Reason::UnreadableInventory,
@@ -97,17 +100,17 @@ impl Node {
     /// unreadable is returned once.
     pub(crate) fn see(&mut self, cards: NodeCards) -> Option<AnnotationError> {
         let new = match cards {
-            NodeCards::Known(inventory) => {
+            NodeCards::Known(Published { cards, paused }) => {
                 // Heartbeats bring the same cards again and again.
-                if *self.ledger.inventory() != inventory {
-                    self.ledger.set_inventory(inventory);
+                if *self.ledger.inventory() != cards {
+                    self.ledger.set_inventory(cards);
                 }
-                Cards::Known
+                Cards::Known { paused }
             }
             NodeCards::NotPublished => Cards::NotPublished,
             NodeCards::Unreadable(error) => Cards::Unreadable(error),
         };
-        if new != Cards::Known {
+        if !matches!(new, Cards::Known { .. }) {
             self.drop_cards();
         }
         let news = match &new {

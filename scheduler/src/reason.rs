@@ -15,6 +15,9 @@ pub enum Reason {
     /// The inventory is there and can't be read.
     #[error("the node's accelerator inventory can't be read")]
     UnreadableInventory,
+    /// Kubelet would reject what is bound there now.
+    #[error("the node's device plugin is starting or stopping")]
+    Paused,
     /// A pod is bound there whose cards nobody has written down, or not readably.
     #[error("a pod's cards on this node are not known yet")]
     CardsNotKnown,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use model::{
+    annotation::Published,
     card::{Card, CardKind, Health, Inventory},
     name::{CardId, ContainerName, Namespace, NodeName, PodName, PodRef, PodUid},
     phase,
@@ -51,7 +52,10 @@ pub(crate) fn uid(uid: &str) -> PodUid {
 pub(crate) fn node(name: &str, cards: u32, gib: u64) -> NodeSeen {
     NodeSeen {
         name: node_name(name),
-        cards: NodeCards::Known(inventory(cards, gib)),
+        cards: NodeCards::Known(Published {
+            cards: inventory(cards, gib),
+            paused: false,
+        }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Do the books of one node agree? kubelet's, the device plugin's (what it wrote on the pods),
 //! the Runtime's and the ledger's arithmetic.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use kube::{Api, api::ListParams};
@@ -22,7 +22,20 @@ use model::{
 };
 use runtime_proto::{Client, Sockets, client::Allocation};
 
-use crate::stage::{Deadline, Stage, until};
+use crate::stage::{Deadline, until};
+
+/// Where the books of one node are read.
+#[derive(Clone)]
+pub struct Sources {
+    /// A client of the API server.
+    pub client: kube::Client,
+    /// The node's name.
+    pub node: String,
+    /// kubelet's PodResources socket.
+    pub pod_resources: PathBuf,
+    /// Folder of the Runtime's sockets.
+    pub runtime: PathBuf,
+}
 
 /// One node's books at one moment.
 #[derive(Debug)]
@@ -35,18 +48,15 @@ pub struct Books {
 }
 
 impl Books {
-    /// Reads all books of a node of a stage.
-    pub async fn read(stage: &Stage, settings: &Settings, node: usize) -> anyhow::Result<Self> {
-        let layout = stage.layout();
-        let api: Api<Pod> = Api::all(stage.client());
-        let on_node =
-            ListParams::default().fields(&format!("spec.nodeName={}", layout.node_name(node)));
+    /// Reads all books of a node.
+    pub async fn read(from: &Sources, settings: &Settings) -> anyhow::Result<Self> {
+        let api: Api<Pod> = Api::all(from.client.clone());
+        let on_node = ListParams::default().fields(&format!("spec.nodeName={}", from.node));
         let objects = api.list(&on_node).await.context("pods of the node")?;
-        let socket = layout.kubelet_root(node).join("pod-resources/kubelet.sock");
-        let kubelet = PodResources::new(socket)
+        let kubelet = PodResources::new(from.pod_resources.clone())
             .list(Duration::from_secs(2))
             .await?;
-        let runtime = Client::new(Sockets::in_folder(&layout.runtime_folder(node)));
+        let runtime = Client::new(Sockets::in_folder(&from.runtime));
         let (cards, runtime) = runtime.book().await?;
         let mut books = Self {
             pods: Vec::new(),
@@ -193,16 +203,15 @@ impl Books {
 
 /// Waits until the books of the node agree.
 pub async fn agree(
-    stage: &Stage,
+    from: &Sources,
     settings: &Settings,
-    node: usize,
     deadline: Deadline,
 ) -> anyhow::Result<Books> {
     until(
-        &format!("the books of node-{node} to agree"),
+        &format!("the books of {} to agree", from.node),
         deadline,
         || async {
-            let books = Books::read(stage, settings, node)
+            let books = Books::read(from, settings)
                 .await
                 .map_err(|e| format!("{e:#}"))?;
             let faults = books.disagreements();
@@ -218,16 +227,15 @@ pub async fn agree(
 
 /// Waits until nobody holds anything on the node, in any book.
 pub async fn are_empty(
-    stage: &Stage,
+    from: &Sources,
     settings: &Settings,
-    node: usize,
     deadline: Deadline,
 ) -> anyhow::Result<()> {
     until(
-        &format!("the books of node-{node} to be empty"),
+        &format!("the books of {} to be empty", from.node),
         deadline,
         || async {
-            let books = Books::read(stage, settings, node)
+            let books = Books::read(from, settings)
                 .await
                 .map_err(|e| format!("{e:#}"))?;
             let faults = books.disagreements();

@@ -5,6 +5,11 @@ use serde_json::{Map, Value, json};
 
 use crate::stage::SCHEDULER_NAME;
 
+/// What the containers run on a real cluster.
+const IMAGE: &str = "docker.io/lj-e2e/busybox:1";
+/// Longer than any test.
+const FOR_EVER: u32 = 1_000_000_000;
+
 /// A pod under construction.
 #[derive(Debug, Clone)]
 pub struct Workload {
@@ -14,6 +19,7 @@ pub struct Workload {
     init: Vec<Value>,
     containers: Vec<Value>,
     node: Option<String>,
+    seconds: Option<u32>,
 }
 
 /// Resource name and count.
@@ -29,6 +35,7 @@ impl Workload {
             init: Vec::new(),
             containers: Vec::new(),
             node: None,
+            seconds: None,
         }
     }
 
@@ -100,8 +107,7 @@ impl Workload {
     /// Ends by itself after so many seconds.
     #[must_use]
     pub fn runs_for(mut self, seconds: u32) -> Self {
-        self.annotations
-            .insert("testbed/run-seconds".into(), seconds.to_string().into());
+        self.seconds = Some(seconds);
         self
     }
 
@@ -114,11 +120,20 @@ impl Workload {
 
     /// The object to create.
     pub fn pod(&self) -> anyhow::Result<Pod> {
+        let mut annotations = self.annotations.clone();
+        if let Some(seconds) = self.seconds {
+            // The stand-in kubelet runs no images; it reads this.
+            annotations.insert("testbed/run-seconds".into(), seconds.to_string().into());
+        }
+        let last = |of: &[Value], seconds: Option<u32>| -> Vec<Value> {
+            of.iter().map(|c| with_command(c, seconds)).collect()
+        };
         let mut spec = json!({
             "schedulerName": self.scheduler,
             "restartPolicy": "Never",
-            "containers": self.containers,
-            "initContainers": self.init,
+            "terminationGracePeriodSeconds": 5,
+            "containers": last(&self.containers, Some(self.seconds.unwrap_or(FOR_EVER))),
+            "initContainers": last(&self.init, None),
         });
         if let (Some(node), Some(fields)) = (&self.node, spec.as_object_mut()) {
             fields.insert("nodeName".into(), node.as_str().into());
@@ -126,7 +141,7 @@ impl Workload {
         Ok(serde_json::from_value(json!({
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": self.name, "annotations": self.annotations},
+            "metadata": {"name": self.name, "annotations": annotations},
             "spec": spec,
         }))?)
     }
@@ -140,5 +155,24 @@ fn container_of<'a>(name: &str, limits: impl Iterator<Item = (&'a str, String)>)
     let limits: Map<String, Value> = limits
         .map(|(name, n)| (name.to_owned(), n.into()))
         .collect();
-    json!({"name": name, "image": "registry.k8s.io/pause:3.10", "resources": {"limits": limits}})
+    json!({"name": name, "image": IMAGE, "resources": {"limits": limits}})
+}
+
+/// Sleeps for so long, and ends at once when it is told to; an init container that is no sidecar
+/// ends by itself.
+fn with_command(container: &Value, seconds: Option<u32>) -> Value {
+    let mut container = container.clone();
+    let stays = container.get("restartPolicy").is_some();
+    let command = match (seconds, stays) {
+        (None, false) => json!(["/busybox", "true"]),
+        (seconds, _) => {
+            let seconds = seconds.unwrap_or(FOR_EVER);
+            let script = format!("trap 'exit 0' TERM; /busybox sleep {seconds} & wait $!");
+            json!(["/busybox", "sh", "-c", script])
+        }
+    };
+    if let Some(fields) = container.as_object_mut() {
+        fields.insert("command".into(), command);
+    }
+    container
 }

@@ -200,6 +200,7 @@ async fn registers_everything_and_gives_each_pod_the_card_of_its_plan() {
     let inventory = annotations["lj-runtimekit/inventory"].as_str().unwrap();
     let ids: Vec<String> = read_inventory(inventory)
         .unwrap()
+        .cards
         .cards()
         .iter()
         .map(|c| c.id.to_string())

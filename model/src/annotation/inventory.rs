@@ -13,26 +13,39 @@ use crate::{
 /// Of a Runtime's words why a card can't be used, the most that goes to the API server.
 const MOST_REASON: usize = 200;
 
+/// What a node publishes for the scheduler.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Its cards.
+    pub cards: Inventory,
+    /// Its device plugin is starting or stopping: kubelet would reject what is bound there now.
+    pub paused: bool,
+}
+
 /// A node's cards: what the scheduler needs of them, so the vendor's unique ids are left out.
 /// What is as usual is left out too: a healthy card, one that can be shared, no links.
-pub fn write_inventory(inventory: &Inventory) -> String {
+pub fn write_inventory(published: &Published) -> String {
     write(&InventoryText {
         v: VERSION,
-        cards: inventory.cards().iter().map(CardText::of).collect(),
+        paused: published.paused,
+        cards: published.cards.cards().iter().map(CardText::of).collect(),
     })
 }
 
 /// The reverse of [`write_inventory`]. A kind of card that is not known reads as
 /// [`CardKind::Other`].
-pub fn read_inventory(text: &str) -> Result<Inventory, AnnotationError> {
-    let InventoryText { cards, .. } = read(text, MOST_INVENTORY_BYTES)?;
+pub fn read_inventory(text: &str) -> Result<Published, AnnotationError> {
+    let InventoryText { cards, paused, .. } = read(text, MOST_INVENTORY_BYTES)?;
     let cards = cards.into_iter().map(CardText::card).collect();
-    Inventory::new(cards).map_err(|twice| AnnotationError::malformed(&twice))
+    let cards = Inventory::new(cards).map_err(|twice| AnnotationError::malformed(&twice))?;
+    Ok(Published { cards, paused })
 }
 
 #[derive(Serialize, Deserialize)]
 struct InventoryText {
     v: u64,
+    #[serde(default, skip_serializing_if = "is_no")]
+    paused: bool,
     cards: Vec<CardText>,
 }
 
@@ -67,6 +80,11 @@ struct ProfileText {
     slices: u32,
     memory: MemoryBytes,
     max: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_no(flag: &bool) -> bool {
+    !*flag
 }
 
 fn yes() -> bool {

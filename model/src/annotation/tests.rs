@@ -177,7 +177,7 @@ fn an_inventory_is_compact_json_without_what_is_as_usual() {
         bandwidth: 50_000_000_000,
     }];
     let inventory = Inventory::new(vec![card(0, 144), odd]).unwrap();
-    let text = write_inventory(&inventory);
+    let text = write_inventory(&open(&inventory));
     assert_eq!(
         text,
         concat!(
@@ -188,15 +188,39 @@ fn an_inventory_is_compact_json_without_what_is_as_usual() {
         )
     );
     let read = read_inventory(&text).unwrap();
-    assert_eq!(read.cards()[1].health, Health::Unhealthy("lost".into()));
+    assert_eq!(
+        read.cards.cards()[1].health,
+        Health::Unhealthy("lost".into())
+    );
     assert_eq!(write_inventory(&read), text);
+}
+
+#[test]
+fn an_inventory_says_whether_the_node_is_paused() {
+    let paused = Published {
+        cards: Inventory::new(vec![card(0, 144)]).unwrap(),
+        paused: true,
+    };
+    let text = write_inventory(&paused);
+    assert!(
+        text.starts_with(r#"{"v":1,"paused":true,"cards":["#),
+        "{text}"
+    );
+    assert_eq!(read_inventory(&text).unwrap(), paused);
+}
+
+fn open(inventory: &Inventory) -> Published {
+    Published {
+        cards: inventory.clone(),
+        paused: false,
+    }
 }
 
 #[test]
 fn an_unknown_kind_of_card_reads_as_other() {
     let text = r#"{"v":1,"cards":[{"id":"a","index":0,"kind":"npu","memory":1,"color":"red"}]}"#;
     let read = read_inventory(text).unwrap();
-    let card = &read.cards()[0];
+    let card = &read.cards.cards()[0];
     assert_eq!(
         (card.kind, card.shareable, card.health.is_healthy()),
         (CardKind::Other, true, true)
@@ -222,7 +246,7 @@ fn sixty_four_cards_all_linked_stay_within_what_kubernetes_takes() {
             ..card(n, 144)
         }
     });
-    let text = write_inventory(&Inventory::new(cards.collect()).unwrap());
+    let text = write_inventory(&open(&Inventory::new(cards.collect()).unwrap()));
     assert!(text.len() < MOST_INVENTORY_BYTES, "{}", text.len());
     assert!(read_inventory(&text).is_ok());
 }
@@ -334,7 +358,7 @@ proptest! {
             ..card
         });
         let inventory = Inventory::new(cards.collect()).unwrap();
-        prop_assert_eq!(read_inventory(&write_inventory(&inventory)), Ok(inventory));
+        prop_assert_eq!(read_inventory(&write_inventory(&open(&inventory))), Ok(open(&inventory)));
     }
 
     #[test]

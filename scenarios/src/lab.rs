@@ -1,0 +1,404 @@
+//! A real cluster of `e2e/cluster.sh`, with the kit deployed on it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment},
+    core::v1::Pod,
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use kubernetes::api::ApiArgs;
+use model::settings::Settings;
+use serde_json::{Value, json};
+use testbed::{
+    books::{self, Books, Sources},
+    cluster::Cluster,
+    stage::{Deadline, Signal, get, post, until},
+};
+
+use crate::ground::{Ground, Victim, names};
+
+const NAMESPACE: &str = "kube-system";
+const SOON: u64 = 90;
+
+/// The cluster. Its first node is `node-1`.
+pub struct Lab {
+    folder: PathBuf,
+    client: Client,
+    cluster: Cluster,
+}
+
+impl Lab {
+    /// The cluster that the environment names: `LAB` is the working folder of `e2e/cluster.sh`.
+    pub fn from_environment() -> anyhow::Result<Self> {
+        let folder = std::env::var_os("LAB").context("LAB is not set: run this by `make e2e`")?;
+        let folder = PathBuf::from(folder);
+        let api = ApiArgs {
+            kubeconfig: Some(folder.join("pki/admin.kubeconfig")),
+            api_server: None,
+        };
+        let client = api.client()?;
+        Ok(Self {
+            cluster: Cluster::new(client.clone(), Settings::default()),
+            client,
+            folder,
+        })
+    }
+
+    /// The cluster with its first node switched on and nothing left of an earlier scenario.
+    pub async fn ready() -> anyhow::Result<Self> {
+        let lab = Self::from_environment()?;
+        lab.switch_on(1).await?;
+        lab.books_are_empty().await?;
+        Ok(lab)
+    }
+
+    /// A client with every right.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The working folder of the cluster.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Labels a node (from 1) and waits for its resources.
+    pub async fn switch_on(&self, number: usize) -> anyhow::Result<()> {
+        let node = format!("node-{number}");
+        self.cluster.label_node(&node, true).await?;
+        let wanted = [
+            (names::PPU, 8),
+            (names::GPU, 8),
+            (names::CORE, 800),
+            (names::MEMORY, 1152),
+        ];
+        self.cluster
+            .resources_are(&node, &wanted, Deadline::seconds(SOON))
+            .await
+    }
+
+    /// Runs `e2e/cluster.sh` and answers what it wrote.
+    pub async fn script(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/cluster.sh");
+        let output = tokio::process::Command::new(script)
+            .args(arguments)
+            .env("LAB", &self.folder)
+            .stdin(Stdio::null())
+            .output()
+            .await?;
+        ensure!(
+            output.status.success(),
+            "cluster.sh {}: {} {}",
+            arguments.join(" "),
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs a shell line inside a node.
+    pub async fn on_node(&self, number: usize, line: &str) -> anyhow::Result<String> {
+        self.script(&["node", &number.to_string(), "sh", "-c", line])
+            .await
+    }
+
+    /// Where the books of a node (from 1) are read.
+    pub fn sources(&self, number: usize) -> Sources {
+        let node = self.folder.join(format!("node-{number}"));
+        Sources {
+            client: self.client.clone(),
+            node: format!("node-{number}"),
+            pod_resources: node.join("kubelet/pod-resources/kubelet.sock"),
+            runtime: node.join("sockets"),
+        }
+    }
+
+    /// The kit's pods of a component.
+    pub async fn component(&self, app: &str) -> anyhow::Result<Vec<Pod>> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let labelled = ListParams::default().labels(&format!("app={app}"));
+        Ok(pods.list(&labelled).await?.items)
+    }
+
+    /// Waits until a workload has as many ready pods of its newest template as it should have.
+    pub async fn rolled_out(&self, app: &str) -> anyhow::Result<()> {
+        until(
+            &format!("{app} to be ready"),
+            Deadline::seconds(SOON),
+            || async {
+                let done = self.is_rolled_out(app).await;
+                if done.map_err(|e| format!("{e:#}"))? {
+                    Ok(())
+                } else {
+                    Err("not yet".to_owned())
+                }
+            },
+        )
+        .await
+    }
+
+    async fn is_rolled_out(&self, app: &str) -> anyhow::Result<bool> {
+        if on_every_node(app) {
+            let sets: Api<DaemonSet> = Api::namespaced(self.client.clone(), NAMESPACE);
+            let set = sets.get(app).await?;
+            let status = set.status.unwrap_or_default();
+            let wanted = status.desired_number_scheduled;
+            // Its status may be of a moment before a pod was deleted.
+            let pods = self.component(app).await?;
+            let leaving = pods.iter().any(|p| p.metadata.deletion_timestamp.is_some());
+            return Ok(status.observed_generation == set.metadata.generation
+                && status.updated_number_scheduled.unwrap_or(0) == wanted
+                && status.number_ready == wanted
+                && !leaving);
+        }
+        let all: Api<Deployment> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let deployment = all.get(app).await?;
+        let wanted = deployment.spec.and_then(|s| s.replicas).unwrap_or(1);
+        let status = deployment.status.unwrap_or_default();
+        Ok(status.observed_generation == deployment.metadata.generation
+            && status.updated_replicas.unwrap_or(0) == wanted
+            && status.ready_replicas.unwrap_or(0) == wanted
+            && status.replicas.unwrap_or(0) == wanted)
+    }
+
+    async fn scale(&self, app: &str, replicas: u32) -> anyhow::Result<()> {
+        let all: Api<Deployment> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        all.patch(app, &PatchParams::default(), &patch).await?;
+        if replicas == 0 {
+            until(
+                &format!("{app} to end"),
+                Deadline::seconds(SOON),
+                || async {
+                    match self.component(app).await {
+                        Ok(pods) if pods.is_empty() => Ok(()),
+                        Ok(pods) => Err(format!("{} pods", pods.len())),
+                        Err(error) => Err(format!("{error:#}")),
+                    }
+                },
+            )
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the pod of a `DaemonSet` on the first node; its controller makes another.
+    async fn delete_on_first_node(&self, app: &str) -> anyhow::Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let mut deleted = Vec::new();
+        for pod in self.component(app).await? {
+            let here = pod.spec.and_then(|s| s.node_name).as_deref() == Some("node-1");
+            if let (true, Some(name)) = (here, pod.metadata.name) {
+                pods.delete(&name, &DeleteParams::default()).await?;
+                deleted.push(name);
+            }
+        }
+        ensure!(!deleted.is_empty(), "no pod of {app} on node-1");
+        for name in deleted {
+            until(
+                &format!("{name} to end"),
+                Deadline::seconds(SOON),
+                || async {
+                    match pods.get_opt(&name).await {
+                        Ok(None) => Ok(()),
+                        Ok(Some(_)) => Err("it is still there".to_owned()),
+                        Err(error) => Err(error.to_string()),
+                    }
+                },
+            )
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a process of the first node that its starter keeps up, and holds it down.
+    async fn hold(&self, part: &str, signal: Signal) -> anyhow::Result<()> {
+        let signal = signal_name(signal);
+        self.on_node(
+            1,
+            &format!(
+                "touch /run/lab/{part}.hold; pid=$(cat /run/lab/{part}.pid); kill -{signal} $pid; \
+                 while kill -0 $pid 2>/dev/null; do sleep 0.1; done"
+            ),
+        )
+        .await
+        .map(drop)
+    }
+
+    async fn kill_programs(&self, app: &str) -> anyhow::Result<()> {
+        let program = match app {
+            "lj-runtimekit-kube-scheduler" => "kube-scheduler",
+            app => app,
+        };
+        for node in 1..=self.nodes()? {
+            // No such process is no fault: it runs on another node.
+            self.on_node(node, &format!("pkill -KILL -f '^/?{program} ' || :"))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> anyhow::Result<usize> {
+        let text = std::fs::read_to_string(self.folder.join("nodes"))?;
+        Ok(text.trim().parse()?)
+    }
+}
+
+const fn signal_name(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Kill => "KILL",
+        Signal::Term => "TERM",
+    }
+}
+
+fn on_every_node(app: &str) -> bool {
+    app.ends_with("device-plugin") || app.ends_with("exporter")
+}
+
+/// Who runs that part.
+enum Runs {
+    /// A workload of the kit.
+    Workload(&'static str),
+    /// A process of the first node.
+    OnNode(&'static str),
+    /// A process of the control plane.
+    ControlPlane(&'static str),
+}
+
+const fn runs(victim: Victim) -> Runs {
+    match victim {
+        Victim::ApiServer => Runs::ControlPlane("apiserver"),
+        Victim::Etcd => Runs::ControlPlane("etcd"),
+        Victim::Kubelet => Runs::OnNode("kubelet"),
+        Victim::Containerd => Runs::OnNode("containerd"),
+        Victim::Runtime => Runs::OnNode("runtime"),
+        Victim::DevicePlugin => Runs::Workload("lj-runtimekit-device-plugin"),
+        Victim::Exporter => Runs::Workload("lj-runtimekit-exporter"),
+        Victim::Extender => Runs::Workload("lj-runtimekit-scheduler"),
+        Victim::KubeScheduler => Runs::Workload("lj-runtimekit-kube-scheduler"),
+        Victim::Controller => Runs::Workload("lj-runtimekit-controller"),
+    }
+}
+
+impl Ground for Lab {
+    fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    fn node(&self, number: usize) -> String {
+        format!("node-{}", number + 1)
+    }
+
+    async fn metrics(&self) -> anyhow::Result<String> {
+        get("http://10.77.0.11:9501/metrics").await
+    }
+
+    async fn books(&self) -> anyhow::Result<Books> {
+        books::agree(
+            &self.sources(1),
+            self.cluster.settings(),
+            Deadline::seconds(SOON),
+        )
+        .await
+    }
+
+    async fn books_are_empty(&self) -> anyhow::Result<()> {
+        books::are_empty(
+            &self.sources(1),
+            self.cluster.settings(),
+            Deadline::seconds(SOON),
+        )
+        .await
+    }
+
+    /// Through the API server's proxy: the extender is known by a Service only.
+    async fn extender(&self, verb: &str, body: &Value) -> anyhow::Result<Value> {
+        let path = format!(
+            "/api/v1/namespaces/{NAMESPACE}/services/https:lj-runtimekit-scheduler:9503/proxy/{verb}"
+        );
+        let request = http::Request::post(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(serde_json::to_vec(body)?)?;
+        Ok(self.client.request(request).await?)
+    }
+
+    async fn refuse_allocations(&self, times: u32) -> anyhow::Result<()> {
+        let url = format!("http://10.77.0.11:9599/faults/refuse-allocate?times={times}");
+        post(&url).await.map(drop)
+    }
+
+    fn victims(&self) -> Vec<Victim> {
+        vec![
+            Victim::DevicePlugin,
+            Victim::Kubelet,
+            Victim::Containerd,
+            Victim::Runtime,
+            Victim::Extender,
+            Victim::KubeScheduler,
+            Victim::Controller,
+            Victim::Exporter,
+            Victim::ApiServer,
+            Victim::Etcd,
+        ]
+    }
+
+    async fn stop(&self, victim: Victim, signal: Signal) -> anyhow::Result<()> {
+        match runs(victim) {
+            Runs::ControlPlane(part) => self
+                .script(&["kill", part, signal_name(signal)])
+                .await
+                .map(drop),
+            Runs::OnNode(part) => self.hold(part, signal).await,
+            Runs::Workload(app) => {
+                if signal == Signal::Kill {
+                    self.kill_programs(app).await?;
+                }
+                if on_every_node(app) {
+                    self.delete_on_first_node(app).await
+                } else {
+                    self.scale(app, 0).await
+                }
+            }
+        }
+    }
+
+    async fn start(&self, victim: Victim) -> anyhow::Result<()> {
+        match runs(victim) {
+            Runs::ControlPlane(part) => {
+                self.script(&["start", part]).await?;
+                until(
+                    "the API server to answer",
+                    Deadline::seconds(60),
+                    || async {
+                        let ready = http::Request::get("/readyz").body(Vec::new());
+                        let ready = ready.map_err(|e| e.to_string())?;
+                        match self.client.request_text(ready).await {
+                            Ok(_) => Ok(()),
+                            Err(error) => Err(error.to_string()),
+                        }
+                    },
+                )
+                .await
+            }
+            Runs::OnNode(part) => self
+                .on_node(1, &format!("rm -f /run/lab/{part}.hold"))
+                .await
+                .map(drop),
+            Runs::Workload(app) => {
+                if !on_every_node(app) {
+                    self.scale(app, 1).await?;
+                }
+                self.rolled_out(app).await
+            }
+        }
+    }
+}
