@@ -18,6 +18,7 @@ use crate::{
     book::{Change, JobSeen, NodeSeen},
     convert::{self, JobTemplate, MANAGED_BY, MANAGER, Reader},
     decide::{JobState, NodeState},
+    leftovers::{self, Shown},
 };
 
 /// What a watch yields.
@@ -235,23 +236,100 @@ impl Kubernetes {
             fields.insert("resourceVersion".to_owned(), version.into());
         }
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        match self.nodes.patch(name, &field_manager(), &patch).await {
+        let answer = self.nodes.patch(name, &field_manager(), &patch).await;
+        self.written(name, what, answer).await
+    }
+
+    /// Removes the inventory, unless the node has changed since it was seen.
+    pub async fn remove_inventory(&self, seen: &NodeSeen) -> Result<Write<NodeSeen>, CallError> {
+        self.remove_annotation(seen, &self.reader.inventory_key)
+            .await
+    }
+
+    /// Removes the list of names, unless the node has changed since it was seen.
+    pub async fn remove_owned(&self, seen: &NodeSeen) -> Result<Write<NodeSeen>, CallError> {
+        self.remove_annotation(seen, &self.reader.owned_key).await
+    }
+
+    async fn remove_annotation(
+        &self,
+        seen: &NodeSeen,
+        key: &str,
+    ) -> Result<Write<NodeSeen>, CallError> {
+        let name = seen.state.name.as_str();
+        let patch = Patch::Merge(json!({ "metadata": {
+            "uid": seen.state.uid,
+            "resourceVersion": seen.version,
+            "annotations": { key: null },
+        }}));
+        let answer = self.nodes.patch(name, &field_manager(), &patch).await;
+        self.written(name, || format!("removing {key} of node {name}"), answer)
+            .await
+    }
+
+    /// Takes names out of the node's status, unless they have changed since the node was seen.
+    pub async fn remove_names(
+        &self,
+        seen: &NodeSeen,
+        names: &[Shown],
+    ) -> Result<Write<NodeSeen>, CallError> {
+        let name = seen.state.name.as_str();
+        let what = || format!("removing resources of node {name}");
+        let patch = serde_json::from_value(leftovers::patch(&seen.state.uid, names));
+        let patch = Patch::Json::<()>(patch.map_err(|source| CallError::Form {
+            what: "patch of a node's status",
+            source,
+        })?);
+        let answer = self
+            .nodes
+            .patch_status(name, &field_manager(), &patch)
+            .await;
+        match answer {
+            // A test in the patch failed, or the server can't do it at all: then nothing changed.
+            Err(kube::Error::Api(status)) if status.code == 422 => {
+                match self.present_node(name, what).await? {
+                    Write::Stale(now) if now.state == seen.state => {
+                        Err(failed(what())(kube::Error::Api(status)))
+                    }
+                    present => Ok(present),
+                }
+            }
+            answer => self.written(name, what, answer).await,
+        }
+    }
+
+    /// What a write on a node came to.
+    async fn written(
+        &self,
+        name: &str,
+        what: impl Fn() -> String,
+        answer: kube::Result<Node>,
+    ) -> Result<Write<NodeSeen>, CallError> {
+        match answer {
             Ok(node) => self
                 .reader
                 .node(&node)
                 .map(|node| Write::Done(Some(node)))
                 .map_err(unreadable(what())),
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-                match self.nodes.get_opt(name).await.map_err(failed(what()))? {
-                    Some(node) => self
-                        .reader
-                        .node(&node)
-                        .map(Write::Stale)
-                        .map_err(unreadable(what())),
-                    None => Ok(Write::Gone),
-                }
+                self.present_node(name, what).await
             }
             Err(error) => Err(failed(what())(error)),
+        }
+    }
+
+    async fn present_node(
+        &self,
+        name: &str,
+        what: impl Fn() -> String,
+    ) -> Result<Write<NodeSeen>, CallError> {
+        match self.nodes.get_opt(name).await.map_err(failed(what()))? {
+            Some(node) => self
+                .reader
+                .node(&node)
+                .map(Write::Stale)
+                .map_err(unreadable(what())),
+            None => Ok(Write::Gone),
         }
     }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::{
     action::{Action, Status},
     decide::Last,
+    leftovers::Left,
 };
 
 fn name(text: &str) -> NodeName {
@@ -16,6 +17,7 @@ fn node(text: &str, labelled: bool, version: &str) -> NodeSeen {
             labelled,
             deleting: false,
             last: Last::Nothing,
+            left: Left::default(),
         },
         version: version.into(),
     }

@@ -12,13 +12,14 @@ use crate::{action::Record, book::Change};
 #[path = "small_server_tests.rs"]
 mod small_server;
 
-use small_server::{EVENTS, JOBS, KEY, NODES, Server, job_path};
+use small_server::{EVENTS, INVENTORY, JOBS, KEY, NODES, OWNED, Server, job_path};
 
 /// A controller whose watches are the test's.
 struct Controller {
     sender: mpsc::Sender<Seen>,
     readiness: kit::Readiness,
     worker: JoinHandle<()>,
+    metrics: Metrics,
     reader: Reader,
 }
 
@@ -34,11 +35,14 @@ impl Controller {
         let ready = readiness.condition("api-server", "waiting");
         let metrics = Metrics::new(&prometheus::Registry::new()).unwrap();
         let (sender, receiver) = mpsc::channel(AHEAD);
-        let worker = tokio::spawn(Worker::new(kubernetes, metrics, ready).run(receiver));
+        let leftovers = Leftovers::new(leftovers::KUBELET_GRACE);
+        let worker = Worker::new(kubernetes, leftovers, metrics.clone(), ready);
+        let worker = tokio::spawn(worker.run(receiver));
         Self {
             sender,
             readiness,
             worker,
+            metrics,
             reader,
         }
     }
@@ -262,6 +266,58 @@ async fn a_step_that_fails_is_tried_again_after_a_wait() {
     assert!(started.elapsed() >= Duration::from_secs(5));
     assert_eq!(server.writes().len(), 5);
     controller.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_has_left_of_the_kit_goes_after_the_label() {
+    let server = Server::default();
+    server.put_node(false);
+    let controller = Controller::start(&server).await;
+    let of_ours = || (server.annotation(INVENTORY), server.annotation(OWNED));
+    controller.see_node(&server.put_leftovers()).await;
+    until(|| server.capacity() == json!({ "cpu": "8", "x.y/theirs": "4" })).await;
+    let owned = Some(r#"["x.y/ours"]"#.to_owned());
+    assert_eq!(of_ours(), (None, owned.clone()));
+    assert_eq!(
+        server.writes(),
+        [
+            format!("PATCH {NODES}/n1"),
+            format!("PATCH {NODES}/n1/status")
+        ]
+    );
+    // Kubelet writes it back; then a plugin is there again, which the controller has not seen yet.
+    let back = server.put_leftovers();
+    server.serve("x.y/ours");
+    controller.see_node(&back).await;
+    until(|| server.annotation(INVENTORY).is_none()).await;
+    tokio::time::sleep(Duration::from_mins(20)).await;
+    assert_eq!(server.capacity()["x.y/ours"], "8");
+    assert_eq!(of_ours(), (None, owned));
+    controller.see_node(&server.put_leftovers()).await;
+    until(|| server.capacity() == json!({ "cpu": "8", "x.y/theirs": "4" })).await;
+    tokio::time::sleep(leftovers::KUBELET_GRACE.mul_f32(0.9)).await;
+    assert!(of_ours().1.is_some());
+    until(|| of_ours() == (None, None)).await;
+    controller.end().await;
+}
+
+#[tokio::test]
+async fn a_list_of_names_that_cannot_be_read_is_counted_once_and_left_alone() {
+    let server = Server::default();
+    let controller = Controller::start(&server).await;
+    let mut node = server.put_leftovers();
+    node["metadata"]["annotations"][OWNED] = "x.y/ours".into();
+    let node = server.with(|objects| objects.put(format!("{NODES}/n1"), node));
+    controller.see_node(&node).await;
+    until(|| server.annotation(INVENTORY).is_none()).await;
+    let node = server.get(&format!("{NODES}/n1")).unwrap();
+    controller.see_node(&node).await;
+    let metrics = controller.metrics.clone();
+    controller.end().await;
+    let malformed = metrics.malformed.with_label_values(&["owned-resources"]);
+    assert_eq!(malformed.get(), 1);
+    assert_eq!(server.annotation(OWNED).as_deref(), Some("x.y/ours"));
+    assert_eq!(server.capacity()["x.y/ours"], "8");
 }
 
 #[tokio::test]

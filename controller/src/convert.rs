@@ -1,5 +1,7 @@
 //! Between Kubernetes objects and what the controller decides on.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use k8s_openapi::{
     api::{
         batch::v1::{Job, JobCondition},
@@ -7,8 +9,11 @@ use k8s_openapi::{
     },
     jiff::Timestamp,
 };
-use kubernetes::object::{Node, Pod};
-use model::{name::NodeName, settings::Settings};
+use kubernetes::object::{Node, Pod, Quantity};
+use model::{
+    name::{NodeName, ResourceName},
+    settings::Settings,
+};
 use serde_json::json;
 
 use crate::{
@@ -16,6 +21,7 @@ use crate::{
     book::{JobSeen, NodeSeen},
     decide::{JobState, Last, NodeState},
     job_name::hash,
+    leftovers::{Left, Owned, Shown},
 };
 
 /// Who this program is in `app.kubernetes.io/managed-by` and as field manager.
@@ -42,6 +48,10 @@ pub struct Reader {
     label_value: String,
     /// The annotation of the last action.
     pub record_key: String,
+    /// The annotation of the cards.
+    pub inventory_key: String,
+    /// The annotation of the names that the device plugin gave the node.
+    pub owned_key: String,
 }
 
 impl Reader {
@@ -51,6 +61,8 @@ impl Reader {
             label_key: settings.node_label.key.clone(),
             label_value: settings.node_label.value.clone(),
             record_key: settings.annotations.last_action_status.clone(),
+            inventory_key: settings.annotations.inventory.clone(),
+            owned_key: settings.annotations.owned_resources.clone(),
         }
     }
 
@@ -63,20 +75,53 @@ impl Reader {
         let record = annotations.and_then(|map| map.get(&self.record_key));
         let labels = metadata.labels.as_ref();
         let label = labels.and_then(|map| map.get(&self.label_key));
+        let labelled = label == Some(&self.label_value);
         Ok(NodeSeen {
             state: NodeState {
                 name,
                 uid: metadata.uid.clone().ok_or("no uid")?,
-                labelled: label == Some(&self.label_value),
+                labelled,
                 deleting: metadata.deletion_timestamp.is_some(),
                 last: match record.map(|text| Record::read(text)) {
                     None => Last::Nothing,
                     Some(Ok(record)) => Last::Recorded(record),
                     Some(Err(error)) => Last::Unreadable(error.to_string()),
                 },
+                left: if labelled {
+                    Left::default()
+                } else {
+                    self.left(object)
+                },
             },
             version: metadata.resource_version.clone().unwrap_or_default(),
         })
+    }
+
+    fn left(&self, object: &Node) -> Left {
+        let annotations = object.metadata.annotations.as_ref();
+        let annotation = |key: &str| annotations.and_then(|map| map.get(key));
+        let quantity = |of: &BTreeMap<String, Quantity>, name: &ResourceName| {
+            of.get(name.as_str()).map(|quantity| quantity.0.clone())
+        };
+        let shown = |name: ResourceName| {
+            let capacity = quantity(&object.status.capacity, &name);
+            let allocatable = quantity(&object.status.allocatable, &name);
+            (capacity.is_some() || allocatable.is_some()).then_some(Shown {
+                name,
+                capacity,
+                allocatable,
+            })
+        };
+        let owned = annotation(&self.owned_key)
+            .map(|text| serde_json::from_str::<BTreeSet<ResourceName>>(text));
+        Left {
+            inventory: annotation(&self.inventory_key).is_some(),
+            owned: match owned {
+                None => Owned::Nothing,
+                Some(Ok(names)) => Owned::Names(names.into_iter().filter_map(shown).collect()),
+                Some(Err(error)) => Owned::Unreadable(short(&error.to_string())),
+            },
+        }
     }
 }
 

@@ -41,6 +41,46 @@ fn the_labels_value_has_to_match() {
 }
 
 #[test]
+fn what_is_left_is_read_of_nodes_without_the_label_only() {
+    let left = |label: &str, owned: &str| {
+        let mut object = node_object(
+            json!({ "lj_runtimekit_enable": label }),
+            json!({ "lj-runtimekit/inventory": "{}", "lj-runtimekit/owned-resources": owned }),
+        );
+        object.status = serde_json::from_value(json!({
+            "capacity": { "cpu": "8", "x.y/ours": "8", "x.y/theirs": "4" },
+            "allocatable": { "cpu": "8", "x.y/ours": 0, "x.y/theirs": "0", "x.y/half": "0" },
+        }))
+        .unwrap();
+        reader().node(&object).unwrap().state.left
+    };
+    let shown = |name: &str, capacity: Option<&str>| Shown {
+        name: ResourceName::new(name).unwrap(),
+        capacity: capacity.map(str::to_owned),
+        allocatable: Some("0".into()),
+    };
+    let names = r#"["x.y/ours","x.y/half","x.y/gone"]"#;
+    assert_eq!(left("true", names), Left::default());
+    assert_eq!(
+        left("false", names),
+        Left {
+            inventory: true,
+            owned: Owned::Names(vec![shown("x.y/half", None), shown("x.y/ours", Some("8"))]),
+        }
+    );
+    assert_eq!(left("", "[]").owned, Owned::Names(Vec::new()));
+    // One bad name spoils the list: nobody knows what was meant.
+    for broken in ["", "x.y/ours", r#"{"x.y/ours":1}"#, r#"["x.y/ours","cpu"]"#] {
+        assert!(
+            matches!(left("", broken).owned, Owned::Unreadable(_)),
+            "{broken}"
+        );
+    }
+    let bare = reader().node(&node_object(json!({}), json!({}))).unwrap();
+    assert_eq!(bare.state.left, Left::default());
+}
+
+#[test]
 fn a_renamed_label_and_annotation_are_read() {
     let mut settings = Settings::default();
     settings.node_label.key = "example.com/accelerated".into();

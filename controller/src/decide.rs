@@ -5,7 +5,10 @@
 
 use model::name::NodeName;
 
-use crate::action::{Action, Record, Status};
+use crate::{
+    action::{Action, Record, Status},
+    leftovers::Left,
+};
 
 /// A node as far as the controller cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub struct NodeState {
     pub deleting: bool,
     /// What was last done to it.
     pub last: Last,
+    /// What is still there of the kit without the label.
+    pub left: Left,
 }
 
 /// What was last done to a node.
@@ -52,6 +57,13 @@ pub struct JobState {
     pub message: String,
     /// It is being deleted: its pod may still run.
     pub deleting: bool,
+}
+
+impl JobState {
+    /// Its pod runs, or may still run.
+    pub fn is_at_work(&self) -> bool {
+        self.deleting || self.status == Status::Running
+    }
 }
 
 /// The next step.
@@ -94,10 +106,7 @@ pub fn decide(node: Option<&NodeState>, jobs: &[JobState]) -> Decision {
         }
     }
     // Never two at work on one node: the one that runs, or that is being taken down, first ends.
-    if jobs
-        .iter()
-        .any(|job| job.deleting || job.status == Status::Running)
-    {
+    if jobs.iter().any(JobState::is_at_work) {
         return Decision::Rest;
     }
     let Some(wanted) = wanted(node) else {

@@ -9,6 +9,7 @@ fn node(labelled: bool, last: Last) -> NodeState {
         labelled,
         deleting: false,
         last,
+        left: Left::default(),
     }
 }
 

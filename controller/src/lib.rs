@@ -3,7 +3,8 @@
 //!
 //! [`decide`] says what to do about one node, from API objects alone: nothing is remembered that
 //! a restart could lose. [`book`] keeps what the watches tell, [`worker`] takes the steps, and
-//! [`api`] makes the calls. An action that failed is not tried again by itself: its Job stays for
+//! [`api`] makes the calls; [`leftovers`] says what still has to go from a node without the label
+//! once its device plugin is no more. An action that failed is not tried again by itself: its Job stays for
 //! people to look at until the label changes or somebody deletes the Job.
 
 pub mod action;
@@ -12,11 +13,12 @@ pub mod book;
 pub mod convert;
 pub mod decide;
 pub mod job_name;
+pub mod leftovers;
 pub mod metrics;
 pub mod retries;
 pub mod worker;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use futures_util::{Stream, StreamExt};
 use tokio::sync::mpsc;
@@ -24,6 +26,7 @@ use tokio::sync::mpsc;
 use crate::{
     api::{Kubernetes, Seen},
     convert::{JobTemplate, Reader},
+    leftovers::Leftovers,
     metrics::Metrics,
     worker::Worker,
 };
@@ -62,6 +65,17 @@ pub struct Args {
     )]
     pub runtime_dir: PathBuf,
 
+    /// For how long kubelet may write back the name of a resource that has no plugin any more:
+    /// fixed in kubelet, shorter in tests
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        hide = true,
+        default_value_t = leftovers::KUBELET_GRACE.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
+    pub capacity_grace: u64,
+
     /// How the API server is reached.
     #[command(flatten)]
     pub api: kubernetes::api::ApiArgs,
@@ -98,7 +112,8 @@ pub async fn run(args: Args, chassis: kit::Chassis) -> Result<(), kit::Failure> 
     let (sender, receiver) = mpsc::channel(AHEAD);
     let nodes = forward(kubernetes.watch_nodes(), sender.clone());
     let jobs = forward(kubernetes.watch_jobs(), sender);
-    let worker = Worker::new(kubernetes, metrics, ready).run(receiver);
+    let leftovers = Leftovers::new(Duration::from_secs(args.capacity_grace));
+    let worker = Worker::new(kubernetes, leftovers, metrics, ready).run(receiver);
     let tasks = chassis.tasks.clone();
     chassis.tasks.critical("controller", async move {
         // All in one task: a step that is under way when the program is told to end is left, as

@@ -12,6 +12,8 @@ pub struct Metrics {
     pub jobs: IntGauge,
     /// Steps that the API server or the connection to it failed.
     pub errors: IntCounter,
+    /// What the kit had left on nodes without the label and was removed, by what it was.
+    pub leftovers: IntCounterVec,
     /// Objects that could not be read.
     pub malformed: IntCounterVec,
 }
@@ -35,6 +37,13 @@ impl Metrics {
                 "lj_runtimekit_controller_reconcile_errors_total",
                 "Steps that failed and are tried again.",
             )?,
+            leftovers: IntCounterVec::new(
+                Opts::new(
+                    "lj_runtimekit_controller_leftovers_removed_total",
+                    "Writes that removed from a node without the label what the kit had left there.",
+                ),
+                &["what"],
+            )?,
             malformed: IntCounterVec::new(
                 Opts::new(
                     "lj_runtimekit_controller_malformed_objects_total",
@@ -48,12 +57,16 @@ impl Metrics {
                 metrics.action(action, status);
             }
         }
-        for kind in ["node", "job"] {
+        for what in ["inventory", "names", "owned-resources"] {
+            metrics.leftovers.with_label_values(&[what]);
+        }
+        for kind in ["node", "job", "owned-resources"] {
             metrics.malformed.with_label_values(&[kind]);
         }
         registry.register(Box::new(metrics.actions.clone()))?;
         registry.register(Box::new(metrics.jobs.clone()))?;
         registry.register(Box::new(metrics.errors.clone()))?;
+        registry.register(Box::new(metrics.leftovers.clone()))?;
         registry.register(Box::new(metrics.malformed.clone()))?;
         Ok(metrics)
     }

@@ -16,6 +16,8 @@ pub(super) const NODES: &str = "/api/v1/nodes";
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/kube-system/jobs";
 pub(super) const EVENTS: &str = "/api/v1/namespaces/default/events";
 pub(super) const KEY: &str = "lj-runtimekit-controller/last-action-status";
+pub(super) const INVENTORY: &str = "lj-runtimekit/inventory";
+pub(super) const OWNED: &str = "lj-runtimekit/owned-resources";
 
 #[derive(Debug, Default)]
 pub(super) struct Objects {
@@ -57,6 +59,7 @@ impl Objects {
                 return status(code, "on purpose");
             }
         }
+        let path = path.trim_end_matches("/status");
         let present = self.by_path.get(path).cloned();
         match (method.as_str(), present) {
             ("GET", _) if path.ends_with("/pods") => (
@@ -72,6 +75,13 @@ impl Objects {
                 }
                 (StatusCode::CREATED, self.put(path, body))
             }
+            ("PATCH", Some(mut object)) if body.is_array() => {
+                let operations: json_patch::Patch = serde_json::from_value(body).unwrap();
+                match json_patch::patch(&mut object, &operations) {
+                    Ok(()) => (StatusCode::OK, self.put(path.to_owned(), object)),
+                    Err(_) => status(StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
+                }
+            }
             ("PATCH", Some(mut object)) => {
                 let wanted = &body["metadata"];
                 for field in ["uid", "resourceVersion"] {
@@ -80,9 +90,7 @@ impl Objects {
                         return status(StatusCode::CONFLICT, "Conflict");
                     }
                 }
-                for (key, value) in wanted["annotations"].as_object().unwrap() {
-                    object["metadata"]["annotations"][key] = value.clone();
-                }
+                json_patch::merge(&mut object, &body);
                 (StatusCode::OK, self.put(path.to_owned(), object))
             }
             ("DELETE", Some(object)) => {
@@ -131,6 +139,35 @@ impl Server {
         );
         node["metadata"]["labels"]["lj_runtimekit_enable"] = labelled.to_string().into();
         self.with(|objects| objects.put(path, node))
+    }
+
+    /// A node whose plugin is no more, as kubelet writes it.
+    pub(super) fn put_leftovers(&self) -> Value {
+        let mut node = self.put_node(false);
+        node["metadata"]["annotations"] = json!({ INVENTORY: "{}", OWNED: r#"["x.y/ours"]"# });
+        node["status"] = json!({
+            "capacity": { "cpu": "8", "x.y/ours": "8", "x.y/theirs": "4" },
+            "allocatable": { "cpu": "8", "x.y/ours": "0", "x.y/theirs": "0" },
+        });
+        self.with(|objects| objects.put(format!("{NODES}/n1"), node))
+    }
+
+    /// A plugin is behind the resource again.
+    pub(super) fn serve(&self, resource: &str) {
+        let mut node = self.get(&format!("{NODES}/n1")).unwrap();
+        node["status"]["allocatable"][resource] = node["status"]["capacity"][resource].clone();
+        self.with(|objects| objects.put(format!("{NODES}/n1"), node));
+    }
+
+    pub(super) fn annotation(&self, key: &str) -> Option<String> {
+        let node = self.get(&format!("{NODES}/n1")).unwrap();
+        node["metadata"]["annotations"][key]
+            .as_str()
+            .map(str::to_owned)
+    }
+
+    pub(super) fn capacity(&self) -> Value {
+        self.get(&format!("{NODES}/n1")).unwrap()["status"]["capacity"].clone()
     }
 
     pub(super) fn end_job(&self, action: &str, condition: &str) -> Value {

@@ -17,6 +17,7 @@ use crate::{
     book::{Book, Change},
     decide::{Decision, JobState, Last, NodeState, decide},
     job_name::job_name,
+    leftovers::{Leftovers, Owned, Step},
     metrics::Metrics,
     retries::Retries,
 };
@@ -31,6 +32,7 @@ pub struct Worker {
     kubernetes: Kubernetes,
     book: Book,
     retries: Retries,
+    leftovers: Leftovers,
     metrics: Metrics,
     ready: Ready,
     started: Instant,
@@ -44,11 +46,17 @@ pub struct Worker {
 
 impl Worker {
     /// Knows nothing yet.
-    pub fn new(kubernetes: Kubernetes, metrics: Metrics, ready: Ready) -> Self {
+    pub fn new(
+        kubernetes: Kubernetes,
+        leftovers: Leftovers,
+        metrics: Metrics,
+        ready: Ready,
+    ) -> Self {
         Self {
             kubernetes,
             book: Book::default(),
             retries: Retries::default(),
+            leftovers,
             metrics,
             ready,
             started: Instant::now(),
@@ -86,7 +94,8 @@ impl Worker {
         if !self.unfinished.is_empty() {
             return Instant::now();
         }
-        match self.retries.next_due() {
+        let wakes = [self.retries.next_due(), self.leftovers.next_wake()];
+        match wakes.into_iter().flatten().min() {
             Some(due) if self.book.is_synced() => self.started + due,
             _ => Instant::now() + LONG,
         }
@@ -97,7 +106,7 @@ impl Worker {
             Seen::Node(change) => {
                 self.heard("node", &change);
                 if let Change::Applied(node) | Change::Listed(node) = &change {
-                    self.check_record(&node.state);
+                    self.check_annotations(&node.state);
                 }
                 self.book.change_node(change);
             }
@@ -129,17 +138,18 @@ impl Worker {
         }
     }
 
-    fn check_record(&mut self, node: &NodeState) {
-        match &node.last {
-            Last::Unreadable(why) => {
-                let why = format!("record of its last action: {why}");
-                self.malformed("node", node.name.as_str(), &why);
-            }
-            Last::Nothing | Last::Recorded(_) => {
-                // Said again if it breaks again.
-                self.malformed
-                    .remove(&("node", node.name.as_str().to_owned()));
-            }
+    fn check_annotations(&mut self, node: &NodeState) {
+        let name = node.name.as_str();
+        if let Last::Unreadable(why) = &node.last {
+            self.malformed("node", name, &format!("record of its last action: {why}"));
+        } else {
+            // Said again if it breaks again.
+            self.malformed.remove(&("node", name.to_owned()));
+        }
+        if let Owned::Unreadable(why) = &node.left.owned {
+            self.malformed("owned-resources", name, why);
+        } else {
+            self.malformed.remove(&("owned-resources", name.to_owned()));
         }
     }
 
@@ -159,6 +169,7 @@ impl Worker {
         let now = self.started.elapsed();
         let mut nodes = std::mem::take(&mut self.unfinished);
         nodes.extend(self.book.take_dirty());
+        nodes.extend(self.leftovers.take_due(now));
         nodes.retain(|node| !self.retries.holds_back(node, now));
         nodes.extend(self.retries.due(now));
         for node in nodes {
@@ -173,14 +184,23 @@ impl Worker {
         for _ in 0..STEPS {
             let jobs = self.book.jobs(name);
             let node = self.book.node(name).map(|seen| seen.state.clone());
-            let decision = decide(node.as_ref(), &jobs);
-            if decision == Decision::Rest {
-                if self.retries.succeed(name) {
-                    tracing::info!(node = %name, "the step that failed is done");
+            let outcome = match decide(node.as_ref(), &jobs) {
+                Decision::Rest => {
+                    let at_work = jobs.iter().any(JobState::is_at_work);
+                    let now = self.started.elapsed();
+                    match self.leftovers.look(name, node.as_ref(), at_work, now) {
+                        Step::Rest => {
+                            if self.retries.succeed(name) {
+                                tracing::info!(node = %name, "the step that failed is done");
+                            }
+                            return;
+                        }
+                        step => self.clear(name, &step).await,
+                    }
                 }
-                return;
-            }
-            if let Err(error) = self.step(name, node.as_ref(), decision).await {
+                decision => self.step(name, node.as_ref(), decision).await,
+            };
+            if let Err(error) = outcome {
                 self.metrics.errors.inc();
                 let why = error.to_string();
                 let (now, random) = (self.started.elapsed(), random());
@@ -205,6 +225,41 @@ impl Worker {
             (Decision::Delete(job), _) => self.delete(name, &job).await,
             (Decision::Rest | Decision::Create(_) | Decision::Tell(_), _) => Ok(()),
         }
+    }
+
+    /// Removes something that the kit has left on a node without the label.
+    async fn clear(&mut self, name: &NodeName, step: &Step) -> Result<(), CallError> {
+        let Some(seen) = self.book.node(name).cloned() else {
+            return Ok(());
+        };
+        let (what, write) = match step {
+            Step::Rest => return Ok(()),
+            Step::Inventory => ("inventory", self.kubernetes.remove_inventory(&seen).await?),
+            Step::Names(names) => ("names", self.kubernetes.remove_names(&seen, names).await?),
+            Step::Owned => (
+                "owned-resources",
+                self.kubernetes.remove_owned(&seen).await?,
+            ),
+        };
+        let now = self.started.elapsed();
+        let is_first = self.leftovers.wrote(name, step, now, random());
+        match write {
+            Write::Done(now) => {
+                self.metrics.leftovers.with_label_values(&[what]).inc();
+                // Kubelet writes names back for a while, which is not worth a line each time.
+                if is_first {
+                    tracing::info!(node = %name, what, "removed from a node without the label");
+                } else {
+                    tracing::debug!(node = %name, what, "removed again");
+                }
+                if let Some(now) = now {
+                    self.book.change_node(Change::Applied(now));
+                }
+            }
+            Write::Stale(now) => self.book.change_node(Change::Applied(now)),
+            Write::Gone => self.book.forget_node(name),
+        }
+        Ok(())
     }
 
     async fn create(&mut self, node: &NodeState, action: Action) -> Result<(), CallError> {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use kubernetes::object::status_pointer;
 use model::{backoff::Backoff, name::ResourceName};
 
 /// Kubelet reports a resource for 5 minutes after its plugin has left, and then as removed once
@@ -136,7 +137,6 @@ pub fn patch(
 ) -> serde_json::Value {
     let mut operations = Vec::new();
     for name in names {
-        let escaped = name.as_str().replace('~', "~0").replace('/', "~1");
         for (field, is_there) in [
             ("capacity", in_capacity(name.as_str())),
             ("allocatable", in_allocatable(name.as_str())),
@@ -144,7 +144,7 @@ pub fn patch(
             if is_there {
                 operations.push(serde_json::json!({
                     "op": "remove",
-                    "path": format!("/status/{field}/{escaped}"),
+                    "path": status_pointer(field, name.as_str()),
                 }));
             }
         }

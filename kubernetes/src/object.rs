@@ -150,6 +150,12 @@ pub struct NodeStatus {
     pub allocatable: BTreeMap<String, Quantity>,
 }
 
+/// The JSON Pointer (RFC 6901) to a resource in a field of a node's status, for a JSON Patch.
+pub fn status_pointer(field: &str, resource: &str) -> String {
+    let escaped = resource.replace('~', "~0").replace('/', "~1");
+    format!("/status/{field}/{escaped}")
+}
+
 impl kube::Resource for Pod {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;

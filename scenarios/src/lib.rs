@@ -30,5 +30,8 @@ pub use shares::{
     case_8_init_and_sidecar, case_9_requests_without_meaning, whole_and_shared_cards_never_meet,
 };
 pub use stand_ins::StandIns;
-pub use switching::{label_switches_the_node, removed_label_takes_everything_away};
+pub use switching::{
+    a_removed_label_leaves_no_names_even_without_the_plugin, label_switches_the_node,
+    removed_label_takes_everything_away,
+};
 pub use watching::{case_11_four_pods_on_one_card, case_13_idle_node};

@@ -35,7 +35,11 @@ pub struct StandIns {
 impl StandIns {
     /// One node of 8 PPU cards, switched on.
     pub async fn ready() -> anyhow::Result<Self> {
-        let ground = Self::with(Options::default(), Settings::default()).await?;
+        Self::ready_with(Options::default()).await
+    }
+
+    async fn ready_with(options: Options) -> anyhow::Result<Self> {
+        let ground = Self::with(options, Settings::default()).await?;
         let wanted = [
             (names::PPU, 8),
             (names::GPU, 8),
@@ -72,19 +76,21 @@ impl StandIns {
 
     /// Like [`StandIns::ready`], with a Runtime that forgets its book when it restarts.
     pub async fn forgetful() -> anyhow::Result<Self> {
-        let options = Options {
+        Self::ready_with(Options {
             forgetful_runtime: true,
             ..Options::default()
-        };
-        let ground = Self::with(options, Settings::default()).await?;
-        let wanted = [
-            (names::PPU, 8),
-            (names::GPU, 8),
-            (names::CORE, 800),
-            (names::MEMORY, 1152),
-        ];
-        ground.switch_on(&wanted).await?;
-        Ok(ground)
+        })
+        .await
+    }
+
+    /// Like [`StandIns::ready`], with a kubelet that gives a resource without plugin up after 5
+    /// seconds.
+    pub async fn with_short_grace() -> anyhow::Result<Self> {
+        Self::ready_with(Options {
+            capacity_grace: Some(5),
+            ..Options::default()
+        })
+        .await
     }
 
     /// Everything started, nothing labelled. `settings` must be what `options.settings` says.

@@ -45,6 +45,14 @@ async fn the_label_switches_the_node_on_and_off() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn a_removed_label_leaves_no_names_even_without_the_plugin() -> anyhow::Result<()> {
+    let ground = StandIns::with_short_grace().await?;
+    ground
+        .seen(scenarios::a_removed_label_leaves_no_names_even_without_the_plugin(&ground).await)?;
+    ground.end().await
+}
+
+#[tokio::test]
 async fn case_1_two_pods_at_once_are_never_swapped() -> anyhow::Result<()> {
     let ground = StandIns::in_mib().await?;
     scenarios::case_1_two_pods_at_once(&ground).await?;

@@ -22,6 +22,9 @@ pub struct Options {
     pub exporter_listen: Option<String>,
     /// The administrator's configuration file; its defaults where left out.
     pub settings: Option<String>,
+    /// Seconds for which kubelet keeps the capacity of a resource without a plugin; its 5 minutes
+    /// where left out. The controller is told 2 more.
+    pub capacity_grace: Option<u64>,
     /// Whether Runtimes forget their book at a restart, as one without a store does.
     pub forgetful_runtime: bool,
 }

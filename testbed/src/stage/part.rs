@@ -191,6 +191,18 @@ impl Part {
         if let Some(file) = layout.settings() {
             command.arg("--config").arg(file);
         }
+        if let Some(seconds) = self.capacity_grace(layout) {
+            command.args(["--capacity-grace", &seconds.to_string()]);
+        }
+    }
+
+    fn capacity_grace(self, layout: &Layout) -> Option<u64> {
+        let kubelets = layout.options.capacity_grace?;
+        match self {
+            Self::Kubelet(_) => Some(kubelets),
+            Self::Controller => Some(kubelets + 2),
+            _ => None,
+        }
     }
 
     /// Where the program answers `/healthz`, `/readyz` and `/metrics`; stand-ins do not.
