@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Writes an image of one static program as an OCI archive, without a container engine:
-#   deploy/oci-archive.sh NAME:TAG PROGRAM USER[:GROUP] ARCHIVE.tar [LABEL=VALUE …] [-- ARGUMENT …]
-# The same program gives the same bytes: times are 0, owners are root, order is fixed. `docker load`, `podman load`,
-# `nerdctl load`, `ctr images import` and `buildah pull oci-archive:` read it.
+#   deploy/oci-archive.sh NAME:TAG PROGRAM[:PATH] USER[:GROUP] ARCHIVE.tar [LABEL=VALUE …] [-- ARGUMENT …]
+# PATH is where the image has it; by default at the root. The same program gives the same bytes: times are 0, owners are
+# root, order is fixed. `docker load`, `podman load`, `nerdctl load`, `ctr images import` and `buildah pull oci-archive:`
+# read it.
 set -euo pipefail
-[[ $# -ge 4 ]] || { sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 64; }
+[[ $# -ge 4 ]] || { sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 64; }
 reference=$1 program=$2 user=$3 archive=$4
 shift 4
 
@@ -12,8 +13,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 blobs=$work/image/blobs/sha256
 mkdir -p "$blobs" "$work/root"
-name=$(basename "$program")
-install -m 0755 "$program" "$work/root/$name"
+name=${program##*/}
+if [[ $program == *:/* ]]; then
+  name=${program##*:/}
+  program=${program%%:/*}
+fi
+install -D -m 0755 "$program" "$work/root/$name"
 
 pack() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=ustar -C "$1" -cf "$2" "${@:3}"; }
 store() { # file: moves it among the blobs and says its digest
@@ -24,7 +29,7 @@ store() { # file: moves it among the blobs and says its digest
 }
 size() { stat -c %s "$blobs/$1"; }
 
-pack "$work/root" "$work/layer.tar" "$name"
+pack "$work/root" "$work/layer.tar" "${name%%/*}"
 diff=$(sha256sum "$work/layer.tar" | cut -d' ' -f1)
 gzip -n -9 "$work/layer.tar"
 layer=$(store "$work/layer.tar.gz")

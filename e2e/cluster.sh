@@ -207,14 +207,14 @@ node_up() { # number
 
 node_files() {
   local n=$1 dir=$LAB/node-$1
-  mkdir -p "$dir"/{kubelet,containerd,cni,log-pods,log-containers,etc-cni/net.d,sockets,runtime}
+  mkdir -p "$dir"/{kubelet,containerd,cni,log-pods,log-containers,etc-cni/net.d,etc-containerd,sockets,runtime}
   cat >"$dir/etc-cni/net.d/10-lab.conflist" <<END
 {"cniVersion": "1.0.0", "name": "lab", "plugins": [
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false,
    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.$n.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
   {"type": "portmap", "capabilities": {"portMappings": true}}]}
 END
-  cat >"$dir/containerd.toml" <<END
+  cat >"$dir/etc-containerd/config.toml" <<END
 version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -291,8 +291,8 @@ node_down() { # number: power off
 # Folders of the host that a node binds its own over; those that are made for it are removed again.
 mount_points() {
   local folder
-  for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /var/log/pods /var/log/containers /etc/cni /opt/cni \
-    /opt/cni/bin; do
+  for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /var/log/pods /var/log/containers /etc/cni \
+    /etc/containerd /opt/cni /opt/cni/bin; do
     [[ -d $folder ]] || { mkdir -p "$folder" && echo "$folder" >>"$LAB/made"; }
   done
 }

@@ -26,6 +26,7 @@ mount --bind "$dir/cni" /var/lib/cni
 mount --bind "$dir/log-pods" /var/log/pods
 mount --bind "$dir/log-containers" /var/log/containers
 mount --bind "$dir/etc-cni" /etc/cni
+mount --bind "$dir/etc-containerd" /etc/containerd
 
 # A /dev of its own, so that pretend cards stay on this node.
 mkdir -p "$dir/dev"
@@ -73,7 +74,7 @@ if [[ -x $lab/runtime-sim ]]; then
   keep runtime "$lab/runtime-sim" --dir /run/amp/eKitC/xdm/sockets --state "$dir/runtime/state" \
     --profile "${RUNTIME_PROFILE:-ppu-8x144}" --feature off --edits environment --control-listen "$address:9599" &
 fi
-keep containerd containerd --config "$dir/containerd.toml" &
+keep containerd containerd &
 for _ in $(seq 1 100); do [[ -S /run/containerd/containerd.sock ]] && break; sleep 0.1; done
 for archive in "$lab"/images/*.tar; do
   loaded=$dir/containerd/.loaded-$(basename "$archive")

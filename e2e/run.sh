@@ -39,7 +39,7 @@ build() {
   deploy/images.sh --cli=archive --out="$images"
   deploy/images.sh --cli=archive --out="$images" --version=$next
   bin=$(e2e/cluster.sh programs)
-  deploy/oci-archive.sh "registry.k8s.io/kube-scheduler:v$KUBE_VERSION" "$bin/kube-scheduler" 65532 \
+  deploy/oci-archive.sh "registry.k8s.io/kube-scheduler:v$KUBE_VERSION" "$bin/kube-scheduler:/usr/local/bin/kube-scheduler" 65532 \
     "$images/kube-scheduler.tar"
   step 'scenarios'
   cargo build --locked -p runtime-sim
@@ -57,7 +57,7 @@ tests() {
   step 'scenarios on the cluster'
   local binary
   binary=$(cargo test --locked --no-run -p scenarios --test on_a_cluster 2>&1 | sed -n 's/.*(\(.*on_a_cluster-[0-9a-f]*\))$/\1/p')
-  (cd scenarios && e2e_next=$next "../e2e/cluster.sh" run "$(cd .. && realpath "$binary")" --ignored --test-threads=1 "${TESTS:-}")
+  E2E_NEXT=$next e2e/cluster.sh run "$(realpath "$binary")" "${TESTS:-}"
 }
 
 collect() {

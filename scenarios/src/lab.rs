@@ -139,7 +139,7 @@ impl Lab {
         let script = folder.join("deploy-all.sh");
         let script = script.to_str().context("a path that is no text")?;
         let log = self.folder.join("logs/deploy.log");
-        let log = format!("LJ_RUNTIMEKIT_LOG={}", log.display());
+        let log = format!("LJ_RUNTIMEKIT_DEPLOY_LOG={}", log.display());
         let mut all = vec!["run", "env", log.as_str(), script, "deploy", "--wait=120s"];
         all.extend(arguments);
         self.script(&all).await

@@ -93,9 +93,10 @@ async fn full_house(
         || async {
             let events = lab.cluster().events(&extra, "FailedScheduling").await;
             let events = events.map_err(|e| format!("{e:#}"))?;
-            match events.iter().any(|m| m.contains(reason)) {
-                true => Ok(()),
-                false => Err(format!("{events:?}")),
+            if events.iter().any(|m| m.contains(reason)) {
+                Ok(())
+            } else {
+                Err(format!("{events:?}"))
             }
         },
     )

@@ -30,9 +30,9 @@ pub async fn rights(lab: &Lab) -> anyhow::Result<()> {
         let Ok(event) = serde_json::from_str::<Value>(line) else {
             continue;
         };
-        let user = event["user"]["username"].as_str().unwrap_or_default();
+        let name = event["user"]["username"].as_str().unwrap_or_default();
         let prefix = format!("system:serviceaccount:{NAMESPACE}:");
-        let Some(account) = user.strip_prefix(&prefix) else {
+        let Some(account) = name.strip_prefix(&prefix) else {
             continue;
         };
         if !account.starts_with("lj-runtimekit") {
@@ -74,12 +74,12 @@ fn asked(event: &Value) -> Right {
 async fn granted(lab: &Lab, account: &str) -> anyhow::Result<BTreeSet<Right>> {
     let labelled = ListParams::default().labels(&format!("app={account}"));
     let cluster: Api<ClusterRole> = Api::all(lab.client());
-    let roles: Api<Role> = Api::all(lab.client());
+    let namespaced: Api<Role> = Api::all(lab.client());
     let mut rules: Vec<PolicyRule> = Vec::new();
     for role in cluster.list(&labelled).await? {
         rules.extend(role.rules.unwrap_or_default());
     }
-    for role in roles.list(&labelled).await? {
+    for role in namespaced.list(&labelled).await? {
         rules.extend(role.rules.unwrap_or_default());
     }
     ensure!(!rules.is_empty(), "{account} has no role");
