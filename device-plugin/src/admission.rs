@@ -39,10 +39,20 @@ const ENDED_WITHIN: Duration = Duration::from_millis(1500);
 const RUNTIME_AGAIN_AFTER: Duration = Duration::from_millis(250);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// By then it has taken in the pods that waited for it.
+const FRESH_FOR: Duration = Duration::from_secs(30);
+
+struct FreshKubelet {
+    since: Instant,
+    record_read: bool,
+}
+
 /// What all endpoints and the reconcile loop share.
 pub struct Admission {
     core: Mutex<Core>,
     turn: tokio::sync::Mutex<()>,
+    /// Since when there is a kubelet that may not know yet who has ended.
+    fresh_kubelet: Mutex<Option<FreshKubelet>>,
     /// Where to look.
     pub sources: Sources,
     /// The Runtime.
@@ -61,6 +71,7 @@ impl Admission {
         Self {
             core: Mutex::new(core),
             turn: tokio::sync::Mutex::new(()),
+            fresh_kubelet: Mutex::default(),
             sources,
             runtime,
             metrics,
@@ -73,6 +84,38 @@ impl Admission {
     pub fn core(&self) -> MutexGuard<'_, Core> {
         // A panic while it was held has ended the program already.
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is another kubelet than before: the call after the last preference will not come.
+    pub fn kubelet_started(&self) {
+        self.core().forget_preference();
+        *self.fresh_kubelet() = Some(FreshKubelet {
+            since: Instant::now(),
+            record_read: false,
+        });
+    }
+
+    fn fresh_kubelet(&self) -> MutexGuard<'_, Option<FreshKubelet>> {
+        self.fresh_kubelet
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a kubelet that has just started holds back of pods that have ended.
+    fn note_stale(&self) {
+        let mut fresh = self.fresh_kubelet();
+        match &mut *fresh {
+            Some(kubelet) if kubelet.since.elapsed() > FRESH_FOR => {
+                self.core().set_stale(None);
+                *fresh = None;
+            }
+            Some(kubelet) if !kubelet.record_read => {
+                kubelet.record_read = true;
+                let record = self.sources.checkpoint();
+                self.core().set_stale(record.as_ref());
+            }
+            _ => {}
+        }
     }
 
     /// Waits for the call under way, and lets no other through while the answer is kept.
@@ -92,6 +135,7 @@ impl Admission {
         let answer = async {
             self.wait_until_rebuilt().await?;
             let consumer = self.identify(resource, size).await?;
+            self.note_stale();
             self.persist(&consumer, resource, |core| {
                 core.prefer(&consumer, resource, available, must_include)
             })

@@ -6,6 +6,7 @@
 
 mod admit;
 mod compare;
+mod elsewhere;
 mod observe;
 
 use std::{
@@ -15,7 +16,7 @@ use std::{
 
 use model::{
     card::Inventory,
-    ledger::{Conflict, Ledger},
+    ledger::{Conflict, Hold, Ledger},
     name::{ContainerName, PodRef, PodUid, ResourceName},
     plan::{Grant, Plan},
     settings::Settings,
@@ -53,6 +54,8 @@ pub struct Core {
     preferred: Option<Preferred>,
     /// The container that the Runtime is being asked for right now.
     in_flight: Option<(PodUid, ContainerName)>,
+    /// What kubelet still counts as taken by pods that have ended.
+    stale: Vec<(PodUid, Hold)>,
     /// Allocations to end at the Runtime, until it has said so.
     releases: BTreeMap<String, PodRef>,
 }
@@ -89,6 +92,7 @@ impl Core {
             planned: VecDeque::new(),
             preferred: None,
             in_flight: None,
+            stale: Vec::new(),
             releases: BTreeMap::new(),
         }
     }

@@ -194,9 +194,9 @@ impl Registrar {
     fn look_for_restart(&mut self) {
         let now = file_id(&self.folder.join(socket_name::KUBELET));
         if now.is_some() && now != self.kubelet {
+            self.admission.kubelet_started();
             if self.kubelet.is_some() {
                 tracing::info!("kubelet was restarted");
-                self.admission.core().forget_preference();
                 self.restarted.send_modify(|n| *n += 1);
             }
             self.kubelet = now;

@@ -123,6 +123,14 @@ impl Inventory {
         Ok(Self { cards, links })
     }
 
+    /// All but that card.
+    #[must_use]
+    pub fn without(&self, id: &CardId) -> Self {
+        let rest = self.cards.iter().filter(|c| c.id != *id).cloned();
+        // Of cards without a twin none has one.
+        Self::new(rest.collect()).unwrap_or_default()
+    }
+
     /// All cards.
     pub fn cards(&self) -> &[Card] {
         &self.cards

@@ -1,6 +1,11 @@
 //! Pods that arrive in one batch, as after a kubelet restart.
 
 use anyhow::{Context, ensure};
+use model::{
+    annotation::read_plan,
+    plan::{GrantMode, Plan},
+    quantity::{CorePercent, MemoryBytes},
+};
 use testbed::{
     stage::{Deadline, Signal, until},
     workload::Workload,
@@ -13,18 +18,26 @@ use crate::ground::{
 
 /// Six pods of two resources bound while kubelet is away, the Runtime refusing one of them: that
 /// one fails and says why; every other call's consumer is known, so each of the five has just
-/// what its own plan says, in every book.
+/// what it asked, in every book. Before that a pod has left a card: kubelet takes the six in with
+/// that one's devices still counted as taken, so they must get another card, or all would fail.
 pub async fn batch_of_six_with_a_refusal(ground: &impl Ground) -> anyhow::Result<()> {
     let cluster = ground.cluster();
     let soon = || Deadline::seconds(60);
+    cluster
+        .create(&Workload::one("left", &[(CORE, 90), (MEMORY, 100)]))
+        .await?;
+    cluster.pod_is("left", "Running", soon()).await?;
+    cluster.delete("left").await?;
+    cluster.pod_is_gone("left", soon()).await?;
+    ground.books_are_empty().await?;
     ground.stop(Victim::Kubelet, Signal::Kill).await?;
     let names: Vec<String> = ('a'..='f').map(|c| format!("p{c}")).collect();
-    for (number, name) in (1..).zip(&names) {
+    for (number, name) in (1_u32..).zip(&names) {
         // All different, so that a swap could not hide.
         cluster
             .create(&Workload::one(
                 name,
-                &[(CORE, 10 + number), (MEMORY, 2 * number)],
+                &[(CORE, (10 + number).into()), (MEMORY, (2 * number).into())],
             ))
             .await?;
     }
@@ -71,7 +84,10 @@ pub async fn batch_of_six_with_a_refusal(ground: &impl Ground) -> anyhow::Result
     }
     ensure!(failed.len() == 1, "not exactly one was refused: {failed:?}");
     ground.books().await?;
-    for name in names.iter().filter(|n| !failed.contains(n)) {
+    for (number, name) in (1_u32..).zip(&names) {
+        if failed.contains(name) {
+            continue;
+        }
         let given = cluster.allocated(name, soon()).await?;
         let pod = cluster.pod(name).await?.context("it is gone")?;
         let key = &cluster.settings().annotations.assigned;
@@ -81,8 +97,16 @@ pub async fn batch_of_six_with_a_refusal(ground: &impl Ground) -> anyhow::Result
             .unwrap_or_default()
             .remove(key)
             .context("no plan")?;
+        let shares = |plan: &Plan| -> Vec<_> {
+            let grants = plan.containers.iter().flat_map(|c| &c.grants);
+            grants.map(|g| g.mode.clone()).collect()
+        };
+        let asked = GrantMode::Share {
+            core: CorePercent::new(10 + number),
+            memory: MemoryBytes::from_gib(2 * u64::from(number)),
+        };
         ensure!(
-            given == model::annotation::read_plan(&plan)?,
+            shares(&given) == [asked] && shares(&read_plan(&plan)?) == shares(&given),
             "{name}: planned {plan}, given {given:?}"
         );
     }

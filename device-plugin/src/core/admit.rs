@@ -6,6 +6,7 @@ use model::{
     annotation,
     card::Health,
     device_id::DeviceKind,
+    ledger::Ledger,
     name::{CardId, ContainerName, ResourceName},
     placement,
     plan::{ContainerGrants, Grant, Plan},
@@ -19,7 +20,7 @@ use crate::{
     book::{self, Given, PodEntry, RuntimeState},
     grants::{self, BadDevices},
     identity::Consumer,
-    prefer::{self, parts},
+    prefer::{self, NotOffered, parts},
     refusal::Refusal,
 };
 
@@ -44,16 +45,22 @@ impl Core {
     ) -> Result<Vec<String>, Refusal> {
         let setting = self.setting(resource)?;
         let (asked, count) = asked(consumer, resource)?;
-        let grants = self.wish(consumer, &asked, &setting, must_include)?;
-        let wanted = grants::wanted(&grants, &setting, count, self.ledger.inventory());
+        let mut grants = self.wish(consumer, &asked, &setting, must_include)?;
+        if self.is_free_to_move(consumer, must_include) {
+            grants = self.past_stale(consumer, &asked, grants);
+        }
         let kind = DeviceKind::of(setting.gives);
-        let mut ids = prefer::choose(&wanted, kind, available, must_include).map_err(|why| {
-            Refusal::NotOffered {
-                pod: consumer.pod.clone(),
-                container: consumer.container.clone(),
-                why,
+        let choose = |grants: &[Grant]| {
+            let wanted = grants::wanted(grants, &setting, count, self.ledger.inventory());
+            prefer::choose(&wanted, kind, available, must_include)
+        };
+        let mut ids = match choose(&grants) {
+            Ok(ids) => ids,
+            Err(why) if self.is_free_to_move(consumer, must_include) => {
+                self.elsewhere(consumer, &asked, why, choose)?
             }
-        })?;
+            Err(why) => return Err(not_offered(consumer, why)),
+        };
         let answer = ids.clone();
         ids.sort_unstable();
         self.preferred = Some(Preferred {
@@ -252,17 +259,22 @@ impl Core {
             why,
         })?;
         self.usable(consumer, asked, grants.iter().map(|g| &g.card))?;
-        match self.fits(consumer, &grants) {
+        match self.fits(consumer, &grants, &self.ledger) {
             Ok(()) => Ok(grants),
             // Its own plan no longer fits when kubelet gave an earlier container another card.
             Err(_) if consumer.assigned.is_none() && must_include.is_empty() => {
-                self.place_alone(consumer, asked)
+                self.place_alone(consumer, asked, &self.ledger)
             }
             Err(refusal) => Err(refusal),
         }
     }
 
-    fn fits(&self, consumer: &Consumer, grants: &[Grant]) -> Result<(), Refusal> {
+    pub(super) fn fits(
+        &self,
+        consumer: &Consumer,
+        grants: &[Grant],
+        ledger: &Ledger,
+    ) -> Result<(), Refusal> {
         let mut entry = self.book.get(&consumer.uid).cloned().unwrap_or_else(|| {
             PodEntry::new(consumer.pod.clone(), Some(consumer.request.clone()), 0)
         });
@@ -274,7 +286,7 @@ impl Core {
                 ..Given::default()
             },
         );
-        self.ledger
+        ledger
             .check(&consumer.uid, &entry.hold())
             .map_err(|why| Refusal::Conflict {
                 pod: consumer.pod.clone(),
@@ -306,10 +318,11 @@ impl Core {
     }
 
     /// One container beside what its pod has so far.
-    fn place_alone(
+    pub(super) fn place_alone(
         &self,
         consumer: &Consumer,
         asked: &ContainerRequest,
+        ledger: &Ledger,
     ) -> Result<Vec<Grant>, Refusal> {
         let alone = PodRequest {
             containers: vec![ContainerRequest {
@@ -319,7 +332,7 @@ impl Core {
         };
         let plan = placement::place(
             &alone,
-            &self.ledger,
+            ledger,
             &self.settings,
             self.settings.placement.cards,
         )
@@ -333,6 +346,14 @@ impl Core {
             .find(|c: &ContainerGrants| c.container == asked.name)
             .map(|c| c.grants)
             .unwrap_or_default())
+    }
+}
+
+pub(super) fn not_offered(consumer: &Consumer, why: NotOffered) -> Refusal {
+    Refusal::NotOffered {
+        pod: consumer.pod.clone(),
+        container: consumer.container.clone(),
+        why,
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     state::{Endpoint, State, ids_json},
 };
 
-/// Gives the pod its devices. The error is kubelet's message; the pod has lost what it was given.
+/// Gives the pod its devices. The error is kubelet's message.
 pub(super) async fn admit(state: &State, pod: &Local) -> Result<(), String> {
     for container in pod.containers() {
         let known: Vec<_> = {
@@ -30,8 +30,6 @@ pub(super) async fn admit(state: &State, pod: &Local) -> Result<(), String> {
         };
         for (resource, size) in in_no_order(known) {
             if let Err(why) = give(state, pod, &container, &resource, size).await {
-                state.lock().devices.forget(pod.uid());
-                state.save();
                 return Err(format!("Allocate failed due to {why}, which is unexpected"));
             }
         }
@@ -63,7 +61,8 @@ async fn give(
     size: usize,
 ) -> Result<(), String> {
     let (next, endpoint) = {
-        let inner = state.lock();
+        let mut inner = state.lock();
+        inner.free_devices_of_ended_pods();
         let next = inner
             .devices
             .next(pod.uid(), &container.name, resource, size)?;

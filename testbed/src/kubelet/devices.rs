@@ -220,10 +220,10 @@ impl Devices {
         }
     }
 
-    /// The pod has ended or was rejected.
-    pub(super) fn forget(&mut self, uid: &str) {
-        self.pods.remove(uid);
-        self.reusable.remove(uid);
+    /// What all other pods had is free.
+    pub(super) fn keep_only(&mut self, live: impl Fn(&str) -> bool) {
+        self.pods.retain(|uid, _| live(uid));
+        self.reusable.retain(|uid, _| live(uid));
     }
 
     /// What that pod has.
@@ -360,7 +360,7 @@ mod tests {
         let mut after = with(4);
         after.restore(saved);
         assert_eq!(after.next("u", "c", R, 2), Ok(Next::HasIt));
-        after.forget("u");
+        after.keep_only(|uid| uid != "u");
         assert_eq!(held(&after), 0);
     }
 }

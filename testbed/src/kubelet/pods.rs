@@ -71,6 +71,7 @@ pub(super) async fn sync(runner: Runner, tasks: kit::Tasks) {
         for pod in arrived {
             start(&runner, &tasks, pod).await;
         }
+        runner.state.lock().sources_ready = true;
     }
 }
 

@@ -37,10 +37,26 @@ pub(super) struct Endpoint {
 pub(super) struct Inner {
     /// In order of arrival.
     pub(super) pods: Vec<Local>,
+    /// Whether the first pods from the API server have been taken in. Until then kubelet does not
+    /// know who has ended, and keeps their devices.
+    pub(super) sources_ready: bool,
     /// The device manager.
     pub(super) devices: Devices,
     /// By resource.
     pub(super) endpoints: BTreeMap<String, Endpoint>,
+}
+
+impl Inner {
+    /// As kubelet does it: at the next admission, and not before it knows all pods, so that those
+    /// of the first batch after a restart find devices taken by pods that are gone.
+    pub(super) fn free_devices_of_ended_pods(&mut self) {
+        if self.sources_ready {
+            let pods = &self.pods;
+            let live = |p: &&Local| matches!(p.stage, Stage::Admitting | Stage::Admitted);
+            self.devices
+                .keep_only(|uid| pods.iter().filter(live).any(|p| p.uid() == uid));
+        }
+    }
 }
 
 /// The stand-in kubelet.
@@ -107,11 +123,9 @@ impl State {
         self.with_pod(uid, |p| p.clone())
     }
 
-    /// The pod has no containers any more: its devices are free.
+    /// The pod has no containers any more. Its devices are free from the next admission on.
     pub(super) fn ended(&self, uid: &str, stage: Stage) {
         self.with_pod(uid, |p| p.stage = stage);
-        self.lock().devices.forget(uid);
-        self.save();
     }
 
     /// Writes down a call to a plugin: what a test compares the plugin's own view with.
