@@ -23,13 +23,11 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -124,27 +122,6 @@ pub async fn serve(
     tasks: Tasks,
     limits: Limits,
 ) -> Result<(), Failure> {
-    serve_over(listener, router, tasks, limits, None).await
-}
-
-/// Like [`serve`], over TLS. The handshake has to be done within `header_timeout`.
-pub async fn serve_tls(
-    listener: TcpListener,
-    router: Router,
-    tasks: Tasks,
-    limits: Limits,
-    tls: Arc<tokio_rustls::rustls::ServerConfig>,
-) -> Result<(), Failure> {
-    serve_over(listener, router, tasks, limits, Some(tls.into())).await
-}
-
-async fn serve_over(
-    listener: TcpListener,
-    router: Router,
-    tasks: Tasks,
-    limits: Limits,
-    tls: Option<TlsAcceptor>,
-) -> Result<(), Failure> {
     let shutdown = tasks.shutdown_token();
     let places = Arc::new(Semaphore::new(limits.max_connections.max(1)));
     let mut connections = JoinSet::new();
@@ -156,9 +133,9 @@ async fn serve_over(
             () = shutdown.cancelled() => break,
             Some(ended) = connections.join_next() => log_panic(ended),
             (stream, place) = next => {
-                let (router, shutdown, tls) = (router.clone(), shutdown.clone(), tls.clone());
+                let connection = serve_one(stream, router.clone(), limits, shutdown.clone());
                 connections.spawn(async move {
-                    meet(stream, tls, router, limits, shutdown).await;
+                    connection.await;
                     drop(place);
                 });
             }
@@ -235,39 +212,10 @@ fn is_about_the_peer(error: &io::Error) -> bool {
     )
 }
 
-/// Gets a connection as far as HTTP, then serves it.
-async fn meet(
-    stream: TcpStream,
-    tls: Option<TlsAcceptor>,
-    router: Router,
-    limits: Limits,
-    shutdown: CancellationToken,
-) {
+async fn serve_one(stream: TcpStream, router: Router, limits: Limits, shutdown: CancellationToken) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY on a connection");
     }
-    let stream = TimedStream::new(stream, limits.write_timeout);
-    let Some(tls) = tls else {
-        return serve_one(stream, router, limits, shutdown).await;
-    };
-    let handshake = timeout(limits.header_timeout, tls.accept(stream));
-    let met = tokio::select! {
-        met = handshake => met,
-        () = shutdown.cancelled() => return,
-    };
-    match met {
-        Ok(Ok(stream)) => serve_one(stream, router, limits, shutdown).await,
-        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => tracing::debug!("a TLS handshake took too long"),
-    }
-}
-
-async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
-    router: Router,
-    limits: Limits,
-    shutdown: CancellationToken,
-) {
     let asked = Arc::new(AtomicBool::new(false));
     let service = {
         let asked = Arc::clone(&asked);
@@ -276,7 +224,7 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
             answer(router.clone(), request, limits.request_timeout)
         })
     };
-    let stream = TokioIo::new(stream);
+    let stream = TokioIo::new(TimedStream::new(stream, limits.write_timeout));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle_timeout)

@@ -7,7 +7,6 @@
 
 mod assume;
 pub mod bind;
-pub mod certificate;
 pub mod convert;
 pub mod explain;
 pub mod filter;
@@ -31,14 +30,7 @@ use std::net::SocketAddr;
 use kit::{Chassis, CommonArgs, Failure};
 use kubernetes::api::ApiArgs;
 
-use crate::{
-    bind::Binder,
-    certificate::{CertificateArgs, Keeper},
-    index::Index,
-    metrics::Metrics,
-    server::Server,
-    shared::Shared,
-};
+use crate::{bind::Binder, index::Index, metrics::Metrics, server::Server, shared::Shared};
 
 /// Scheduler extender: places pods on single cards, through kube-scheduler.
 #[derive(Debug, clap::Parser)]
@@ -53,10 +45,6 @@ pub struct Args {
         default_value = "[::]:9503"
     )]
     pub listen: SocketAddr,
-
-    /// The certificate
-    #[command(flatten)]
-    pub certificate: CertificateArgs,
 
     /// Where the API server is
     #[command(flatten)]
@@ -92,8 +80,10 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
         .api
         .client()
         .map_err(|error| Failure::Usage(error.to_string()))?;
-    let metrics = Metrics::new(&chassis.metrics)?;
-    let shared = Shared::new(Index::new(chassis.settings.clone()), metrics.clone());
+    let shared = Shared::new(
+        Index::new(chassis.settings.clone()),
+        Metrics::new(&chassis.metrics)?,
+    );
     let tasks = &chassis.tasks;
 
     let nodes = chassis
@@ -108,30 +98,16 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
     tasks.critical("pods", watch::until_shutdown(tasks.clone(), watch_pods));
     tasks.critical("gauges", watch::count(shared.clone(), tasks.clone()));
 
-    let keeper = Keeper::new(
-        args.certificate,
-        client.clone(),
-        metrics,
-        &chassis.readiness,
-    )?;
     let binder = Binder::new(client, shared.clone());
     tasks.critical("settle", binder.clone().settle(tasks.clone()));
 
     let listener = kit::listen(args.listen)?;
-    tracing::info!(address = %args.listen, tls = keeper.is_some(), "serving kube-scheduler");
+    tracing::info!(address = %args.listen, "serving kube-scheduler");
     let limits = kit::Limits {
         max_connections: MOST_CONNECTIONS,
         ..kit::Limits::default()
     };
     let router = Server::new(shared, binder, tasks.clone()).router();
-    if let Some((keeper, tls)) = keeper {
-        tasks.critical("certificate", keeper.run(tasks.clone()));
-        tasks.critical(
-            "https",
-            kit::serve_tls(listener, router, tasks.clone(), limits, tls),
-        );
-    } else {
-        tasks.critical("http", kit::serve(listener, router, tasks.clone(), limits));
-    }
+    tasks.critical("http", kit::serve(listener, router, tasks.clone(), limits));
     Ok(())
 }

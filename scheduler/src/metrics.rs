@@ -20,10 +20,6 @@ pub struct Metrics {
     pub nodes: IntGauge,
     /// Pods in the index.
     pub pods: IntGauge,
-    /// Unix time of the end of the certificate that is served.
-    pub certificate_expiry: IntGauge,
-    /// Looks at the certificate that failed.
-    pub certificate_failures: prometheus::IntCounter,
     /// Binds that the watch has not confirmed.
     pub assumed: IntGauge,
 }
@@ -73,21 +69,12 @@ impl Metrics {
             .map_err(Failure::fatal)?,
             nodes: gauge("nodes", "Nodes known")?,
             pods: gauge("pods", "Pods known that ask for cards or hold some")?,
-            certificate_expiry: gauge(
-                "certificate_expiry_timestamp_seconds",
-                "End of the certificate that is served; 0 without TLS",
-            )?,
-            certificate_failures: prometheus::IntCounter::new(
-                name("certificate_failures_total"),
-                "Looks at the certificate's Secret that failed",
-            )
-            .map_err(Failure::fatal)?,
             assumed: gauge(
                 "assumed_binds",
                 "Binds that the watch has not confirmed yet",
             )?,
         };
-        let all: [Box<dyn prometheus::core::Collector>; 10] = [
+        let all: [Box<dyn prometheus::core::Collector>; 8] = [
             Box::new(metrics.seconds.clone()),
             Box::new(metrics.calls.clone()),
             Box::new(metrics.candidates.clone()),
@@ -96,8 +83,6 @@ impl Metrics {
             Box::new(metrics.nodes.clone()),
             Box::new(metrics.pods.clone()),
             Box::new(metrics.assumed.clone()),
-            Box::new(metrics.certificate_expiry.clone()),
-            Box::new(metrics.certificate_failures.clone()),
         ];
         for one in all {
             registry.register(one).map_err(Failure::fatal)?;
