@@ -250,7 +250,10 @@ impl Admission {
         let _flight = Flight(self);
         let allocation = &assertion.allocation;
         let started = Instant::now();
-        match self.tell_when_back(assertion, started + RUNTIME_WITHIN).await {
+        match self
+            .tell_when_back(assertion, started + RUNTIME_WITHIN)
+            .await
+        {
             Ok(edits) => {
                 self.core().granted(allocation, edits.clone());
                 tracing::info!(

@@ -18,7 +18,9 @@ mod watching;
 
 pub use batch::batch_of_six_with_a_refusal;
 pub use ground::{Ground, StandIns, Victim, names};
-pub use restarts::{case_10_restarts_lose_nothing, each_part_in_turn, pods_meet_a_runtime_that_is_away};
+pub use restarts::{
+    case_10_restarts_lose_nothing, each_part_in_turn, pods_meet_a_runtime_that_is_away,
+};
 pub use shares::{
     case_1_two_pods_at_once, case_2_two_containers, case_7_one_of_two_wins,
     case_8_init_and_sidecar, case_9_requests_without_meaning, whole_and_shared_cards_never_meet,

@@ -70,7 +70,11 @@ pub async fn pods_meet_a_runtime_that_is_away(ground: &impl Ground) -> anyhow::R
     cluster.create(&share("refused")).await?;
     cluster.pod_is("refused", "Failed", deadline()).await?;
     let refused = cluster.pod("refused").await?.context("it is gone")?;
-    let message = refused.status.unwrap_or_default().message.unwrap_or_default();
+    let message = refused
+        .status
+        .unwrap_or_default()
+        .message
+        .unwrap_or_default();
     ensure!(
         message.contains("no Runtime at ") && message.contains("dp2mgr.sock"),
         "{message}"
