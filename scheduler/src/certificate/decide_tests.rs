@@ -154,9 +154,8 @@ fn what_somebody_else_looks_after_is_not_ours() {
 
 #[test]
 fn what_cannot_be_read_is_named_by_its_key_and_made_anew_where_it_is_ours() {
-    let good = first();
-    let other = step(&Content::default(), &names(&[NAME]), START).0;
     type Damage = fn(&mut Content, &Content);
+    let (good, other) = (first(), first());
     let cases: [(Damage, &str, Needs); 7] = [
         (
             |c, _| c.tls_crt = b"-----BEGIN".into(),

@@ -1,11 +1,6 @@
 //! Looks after the certificate: reads the Secret, makes what it needs, serves and publishes.
 
-use std::{
-    collections::BTreeSet,
-    fmt::{self, Display},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt::Display, sync::Arc, time::Duration};
 
 use kit::{Failure, Ready, Tasks};
 use model::backoff::Backoff;
@@ -44,16 +39,9 @@ pub(super) struct Keeper {
 }
 
 /// Something that people are told, once as long as it lasts.
-#[derive(Debug)]
 struct Trouble {
     kind: &'static str,
     text: String,
-}
-
-impl Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 /// What came of one look.
@@ -107,13 +95,10 @@ impl Keeper {
         if let Err(trouble) = self.keep(now, &mut look).await {
             look.troubles.push(trouble);
         }
-        let waits_for = look.troubles.first().map(ToString::to_string);
         match self.life {
             Some(life) if !life.is_over(now) => self.ready.met(),
             Some(_) => self.ready.unmet("the certificate is past its end"),
-            None => self
-                .ready
-                .unmet(waits_for.unwrap_or_else(|| format!("waiting for {}", self.store.secret()))),
+            None => self.wait_for(look.troubles.first()),
         }
         self.tell(look.troubles);
         match look.next {
@@ -124,6 +109,17 @@ impl Keeper {
             // Replicas are few: no jitter.
             None => self.backoff.next(0),
         }
+    }
+
+    /// Nothing is served, and this is why.
+    fn wait_for(&mut self, trouble: Option<&Trouble>) {
+        let why = trouble.map_or_else(
+            || format!("waiting for {}", self.store.secret()),
+            |trouble| trouble.text.clone(),
+        );
+        self.ready.unmet(&why);
+        // Which is one log line already.
+        self.said.insert(why);
     }
 
     /// Says what is new and counts all.

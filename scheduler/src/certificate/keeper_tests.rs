@@ -47,6 +47,8 @@ struct Objects {
     config_map: Value,
     writes: Vec<(String, StatusCode)>,
     is_away: bool,
+    /// A path that may not be patched.
+    forbidden: Option<&'static str>,
 }
 
 impl Api {
@@ -57,6 +59,7 @@ impl Api {
             config_map: object,
             writes: Vec::new(),
             is_away: false,
+            forbidden: None,
         })))
     }
 
@@ -116,6 +119,9 @@ impl Objects {
     fn answer(&mut self, method: &Method, path: &str, body: &Value) -> (StatusCode, Value) {
         if self.is_away {
             return status(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        if *method == Method::PATCH && self.forbidden == Some(path) {
+            return status(StatusCode::FORBIDDEN);
         }
         let object = match path {
             SECRET => &mut self.secret,
@@ -391,4 +397,54 @@ async fn a_damaged_secret_of_ours_is_mended() {
     api.with(|objects| objects.config_map["data"] = json!({}));
     replica.keeper.look(now()).await;
     assert_eq!(api.published(), ca);
+}
+
+#[tokio::test]
+async fn what_may_not_be_written_is_named_and_tried_again_soon() {
+    let api = Api::start();
+    let mut replica = Replica::start(api.client(None));
+    api.with(|objects| objects.forbidden = Some(SECRET));
+    assert!(replica.keeper.look(now()).await <= Duration::from_secs(1));
+    let unmet = replica.readiness.unmet();
+    assert_eq!(unmet[0].1, "Secret kube-system/tls: on purpose");
+    assert_eq!(api.published(), "", "a CA that nobody has");
+
+    api.with(|objects| objects.forbidden = Some(CONFIG_MAP));
+    assert!(replica.keeper.look(now()).await <= Duration::from_secs(2));
+    assert!(replica.readiness.unmet().is_empty(), "it can serve");
+    assert_eq!(
+        (replica.failures("write"), replica.failures("publish")),
+        (1, 1)
+    );
+
+    api.with(|objects| objects.forbidden = None);
+    assert_eq!(replica.keeper.look(now()).await, Duration::from_hours(1));
+    assert!(replica.connect(&api.published(), NAME).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_looks_again_by_itself() {
+    let api = Api::start();
+    api.with(|objects| objects.is_away = true);
+    let replica = Replica::start(api.client(None));
+    let failures = replica.metrics.failures.with_label_values(&["read"]);
+    tokio::spawn(replica.keeper.run(kit::Tasks::default()));
+    let until = async |holds: &dyn Fn() -> bool| {
+        while !holds() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let in_time = Duration::from_mins(10);
+    timeout(in_time, until(&|| failures.get() > 3))
+        .await
+        .unwrap();
+    api.with(|objects| objects.is_away = false);
+    timeout(in_time, until(&|| replica.readiness.unmet().is_empty()))
+        .await
+        .unwrap();
+    // And an hour later again.
+    api.with(|objects| objects.config_map["data"] = json!({}));
+    timeout(in_time * 7, until(&|| !api.published().is_empty()))
+        .await
+        .unwrap();
 }

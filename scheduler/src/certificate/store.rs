@@ -155,7 +155,7 @@ impl Store {
         kind: Kind,
         name: &ObjectName,
     ) -> Result<T, StoreError> {
-        let text = self.call("GET", kind, name, Vec::new()).await?;
+        let text = self.call(kind, name, None).await?;
         // Here and not in the client, which would log a body that it can't read; and without
         // serde's words, which may quote it.
         serde_json::from_str(&text).map_err(|error| StoreError::Call {
@@ -169,16 +169,15 @@ impl Store {
     }
 
     async fn patch(&self, kind: Kind, name: &ObjectName, patch: &Value) -> Result<(), StoreError> {
-        let body = patch.to_string().into_bytes();
-        self.call("PATCH", kind, name, body).await.map(drop)
+        self.call(kind, name, Some(patch)).await.map(drop)
     }
 
+    /// Reads the object, or patches it.
     async fn call(
         &self,
-        method: &str,
         kind: Kind,
         name: &ObjectName,
-        body: Vec<u8>,
+        patch: Option<&Value>,
     ) -> Result<String, StoreError> {
         let what = kind.called(name);
         let failed = |why: String| StoreError::Call {
@@ -187,17 +186,19 @@ impl Store {
         };
         let ObjectName { namespace, name } = name;
         let path = format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.path());
-        let request = http::Request::builder()
-            .method(method)
-            .uri(path)
-            .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
-            .body(body)
-            .map_err(|error| failed(error.to_string()))?;
+        let request = match patch {
+            None => http::Request::get(path).body(Vec::new()),
+            Some(patch) => http::Request::patch(path)
+                .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
+                .body(patch.to_string().into_bytes()),
+        };
+        let request = request.map_err(|error| failed(error.to_string()))?;
         match tokio::time::timeout(WITHIN, self.client.request_text(request)).await {
             Ok(Ok(text)) => Ok(text),
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
                 Err(StoreError::Overtaken(what))
             }
+            Ok(Err(kube::Error::Api(status))) => Err(failed(status.message)),
             Ok(Err(error)) => Err(failed(one_line(&error))),
             Err(_elapsed) => Err(failed(format!("no answer within {WITHIN:?}"))),
         }
