@@ -132,6 +132,9 @@ impl Keeper {
             }
             said.insert(text);
         }
+        if said.is_empty() && !self.said.is_empty() {
+            tracing::info!("certificate: all is well again");
+        }
         self.said = said;
     }
 

@@ -185,10 +185,10 @@ impl Store {
             why,
         };
         let ObjectName { namespace, name } = name;
-        let path = format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.path());
+        let uri = format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.path());
         let request = match patch {
-            None => http::Request::get(path).body(Vec::new()),
-            Some(patch) => http::Request::patch(path)
+            None => http::Request::get(uri).body(Vec::new()),
+            Some(patch) => http::Request::patch(uri)
                 .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
                 .body(patch.to_string().into_bytes()),
         };
