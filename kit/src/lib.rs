@@ -49,5 +49,5 @@ pub use args::CommonArgs;
 pub use failure::Failure;
 pub use program::{Chassis, Program, main};
 pub use ready::{Readiness, Ready};
-pub use serve::{Limits, listen, serve};
+pub use serve::{Limits, listen, serve, serve_tls};
 pub use tasks::Tasks;

@@ -1,14 +1,14 @@
 //! An HTTP/1 server that a slow, greedy or broken client can't hold up.
 //!
 //! Every program serves through this: the admin server here, the extender's and the exporter's
-//! own ports.
+//! own ports, over TLS where it is asked for.
 
 use std::{
     convert::Infallible,
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -23,11 +23,13 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -48,7 +50,10 @@ const BACKLOG: i32 = 1024;
 pub struct Limits {
     /// Connections at once; more wait in the kernel's queue.
     pub max_connections: usize,
-    /// From the connection's start to its first complete request head.
+    /// From the connection's start to the end of its TLS handshake, where there is one.
+    pub handshake_timeout: Duration,
+    /// From the connection's start (over TLS, the handshake's end) to its first complete request
+    /// head.
     pub header_timeout: Duration,
     /// From one request's end to the next one's complete head. kube-scheduler keeps idle
     /// connections for 90 s: stay above, or its next request may meet a closing connection.
@@ -63,6 +68,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_connections: 64,
+            handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_mins(2),
             request_timeout: Duration::from_secs(30),
@@ -122,6 +128,28 @@ pub async fn serve(
     tasks: Tasks,
     limits: Limits,
 ) -> Result<(), Failure> {
+    serve_all(listener, router, tasks, limits, None).await
+}
+
+/// Like [`serve`], over TLS. A client in its handshake takes one of the places, and no other
+/// client waits for it.
+pub async fn serve_tls(
+    listener: TcpListener,
+    router: Router,
+    tasks: Tasks,
+    limits: Limits,
+    config: Arc<ServerConfig>,
+) -> Result<(), Failure> {
+    serve_all(listener, router, tasks, limits, Some(Tls::new(config))).await
+}
+
+async fn serve_all(
+    listener: TcpListener,
+    router: Router,
+    tasks: Tasks,
+    limits: Limits,
+    tls: Option<Tls>,
+) -> Result<(), Failure> {
     let shutdown = tasks.shutdown_token();
     let places = Arc::new(Semaphore::new(limits.max_connections.max(1)));
     let mut connections = JoinSet::new();
@@ -133,9 +161,14 @@ pub async fn serve(
             () = shutdown.cancelled() => break,
             Some(ended) = connections.join_next() => log_panic(ended),
             (stream, place) = next => {
-                let connection = serve_one(stream, router.clone(), limits, shutdown.clone());
+                let one = Connection {
+                    router: router.clone(),
+                    limits,
+                    shutdown: shutdown.clone(),
+                };
+                let tls = tls.clone();
                 connections.spawn(async move {
-                    connection.await;
+                    one.serve(stream, tls).await;
                     drop(place);
                 });
             }
@@ -159,12 +192,26 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
 #[derive(Debug, Default)]
 struct Acceptor {
     failing: bool,
-    /// When it was last said that all places are taken.
-    full: Option<tokio::time::Instant>,
+    /// A server at its limit goes in and out of it with every connection.
+    full: Seldom,
 }
 
-/// A server at its limit goes in and out of it with every connection: said once in so long.
-const SAY_FULL_EVERY: Duration = Duration::from_mins(1);
+/// Lets through once a minute what could be said with every connection.
+#[derive(Debug, Default)]
+struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    const EVERY: Duration = Duration::from_mins(1);
+
+    fn is_due(&self) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = last.is_none_or(|at| at.elapsed() >= Self::EVERY);
+        if due {
+            *last = Some(Instant::now());
+        }
+        due
+    }
+}
 
 impl Acceptor {
     /// The next connection and its place. Safe to drop half-way.
@@ -174,10 +221,8 @@ impl Acceptor {
         places: &Arc<Semaphore>,
     ) -> (TcpStream, OwnedSemaphorePermit) {
         loop {
-            let lately = self.full.is_some_and(|at| at.elapsed() < SAY_FULL_EVERY);
-            if places.available_permits() == 0 && !lately {
+            if places.available_permits() == 0 && self.full.is_due() {
                 tracing::warn!("as many connections as allowed, more have to wait");
-                self.full = Some(tokio::time::Instant::now());
             }
             // Never closed, so never an error.
             let Ok(place) = Arc::clone(places).acquire_owned().await else {
@@ -212,45 +257,113 @@ fn is_about_the_peer(error: &io::Error) -> bool {
     )
 }
 
-async fn serve_one(stream: TcpStream, router: Router, limits: Limits, shutdown: CancellationToken) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY on a connection");
+/// The server's side of TLS. Clones are one.
+#[derive(Clone)]
+struct Tls {
+    acceptor: TlsAcceptor,
+    refusals: Arc<Seldom>,
+}
+
+impl Tls {
+    fn new(config: Arc<ServerConfig>) -> Self {
+        Self {
+            acceptor: TlsAcceptor::from(config),
+            refusals: Arc::default(),
+        }
     }
-    let asked = Arc::new(AtomicBool::new(false));
-    let service = {
-        let asked = Arc::clone(&asked);
-        service_fn(move |request: Request<Incoming>| {
-            asked.store(true, Ordering::Relaxed);
-            answer(router.clone(), request, limits.request_timeout)
-        })
-    };
-    let stream = TokioIo::new(TimedStream::new(stream, limits.write_timeout));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.idle_timeout)
-        .serve_connection(stream, service);
-    let mut connection = std::pin::pin!(connection);
-    let mut first_head = std::pin::pin!(sleep(limits.header_timeout));
-    let mut waits_for_first = true;
-    let mut ending = false;
-    loop {
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended badly");
-                }
-                return;
+
+    /// The handshake; `None` where it failed or took too long.
+    async fn accept<S>(&self, stream: S, within: Duration) -> Option<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        match timeout(within, self.acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => return Some(stream),
+            // A probe of the port: connects and goes away.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            // A client that speaks plain HTTP or trusts another CA tries on and on.
+            Ok(Err(error)) if self.refusals.is_due() => {
+                tracing::warn!(%error, "a client's TLS handshake failed (said once a minute)");
             }
-            () = first_head.as_mut(), if waits_for_first => {
-                if !asked.load(Ordering::Relaxed) {
-                    tracing::debug!("a client connected and asked nothing in time");
+            Ok(Err(error)) => tracing::debug!(%error, "a client's TLS handshake failed"),
+            Err(_elapsed) => tracing::debug!("a client's TLS handshake was not done in time"),
+        }
+        None
+    }
+}
+
+/// What one connection is served with.
+struct Connection {
+    router: Router,
+    limits: Limits,
+    shutdown: CancellationToken,
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream, tls: Option<Tls>) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY on a connection");
+        }
+        let stream = TimedStream::new(stream, self.limits.write_timeout);
+        let Some(tls) = tls else {
+            return self.exchange(stream).await;
+        };
+        let handshake = tls.accept(stream, self.limits.handshake_timeout);
+        let stream = tokio::select! {
+            stream = handshake => stream,
+            // Nothing was asked yet.
+            () = self.shutdown.cancelled() => None,
+        };
+        if let Some(stream) = stream {
+            self.exchange(stream).await;
+        }
+    }
+
+    /// Requests and answers until one side ends.
+    async fn exchange<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let Self {
+            router,
+            limits,
+            shutdown,
+        } = self;
+        let asked = Arc::new(AtomicBool::new(false));
+        let service = {
+            let asked = Arc::clone(&asked);
+            service_fn(move |request: Request<Incoming>| {
+                asked.store(true, Ordering::Relaxed);
+                answer(router.clone(), request, limits.request_timeout)
+            })
+        };
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.idle_timeout)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        let mut first_head = std::pin::pin!(sleep(limits.header_timeout));
+        let mut waits_for_first = true;
+        let mut ending = false;
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection ended badly");
+                    }
                     return;
                 }
-                waits_for_first = false;
-            }
-            () = shutdown.cancelled(), if !ending => {
-                ending = true;
-                connection.as_mut().graceful_shutdown();
+                () = first_head.as_mut(), if waits_for_first => {
+                    if !asked.load(Ordering::Relaxed) {
+                        tracing::debug!("a client connected and asked nothing in time");
+                        return;
+                    }
+                    waits_for_first = false;
+                }
+                () = shutdown.cancelled(), if !ending => {
+                    ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
             }
         }
     }
@@ -279,3 +392,6 @@ async fn answer(
 #[cfg(test)]
 #[path = "serve_tests.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "serve_tls_tests.rs"]
+mod tls_tests;

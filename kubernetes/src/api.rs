@@ -129,7 +129,7 @@ fn plain(url: &str) -> Result<Config, ApiError> {
 }
 
 /// The error with its causes, as one line.
-fn one_line(error: &dyn std::error::Error) -> String {
+pub fn one_line(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

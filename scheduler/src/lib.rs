@@ -7,6 +7,7 @@
 
 mod assume;
 pub mod bind;
+pub mod certificate;
 pub mod convert;
 pub mod explain;
 pub mod filter;
@@ -30,7 +31,10 @@ use std::net::SocketAddr;
 use kit::{Chassis, CommonArgs, Failure};
 use kubernetes::api::ApiArgs;
 
-use crate::{bind::Binder, index::Index, metrics::Metrics, server::Server, shared::Shared};
+use crate::{
+    bind::Binder, certificate::TlsArgs, index::Index, metrics::Metrics, server::Server,
+    shared::Shared,
+};
 
 /// Scheduler extender: places pods on single cards, through kube-scheduler.
 #[derive(Debug, clap::Parser)]
@@ -45,6 +49,10 @@ pub struct Args {
         default_value = "[::]:9503"
     )]
     pub listen: SocketAddr,
+
+    /// TLS
+    #[command(flatten)]
+    pub tls: TlsArgs,
 
     /// Where the API server is
     #[command(flatten)]
@@ -98,16 +106,23 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
     tasks.critical("pods", watch::until_shutdown(tasks.clone(), watch_pods));
     tasks.critical("gauges", watch::count(shared.clone(), tasks.clone()));
 
+    let tls = certificate::start(args.tls, &client, &chassis)?;
     let binder = Binder::new(client, shared.clone());
     tasks.critical("settle", binder.clone().settle(tasks.clone()));
 
     let listener = kit::listen(args.listen)?;
-    tracing::info!(address = %args.listen, "serving kube-scheduler");
+    tracing::info!(address = %args.listen, tls = tls.is_some(), "serving kube-scheduler");
     let limits = kit::Limits {
         max_connections: MOST_CONNECTIONS,
         ..kit::Limits::default()
     };
     let router = Server::new(shared, binder, tasks.clone()).router();
-    tasks.critical("http", kit::serve(listener, router, tasks.clone(), limits));
+    match tls {
+        None => tasks.critical("http", kit::serve(listener, router, tasks.clone(), limits)),
+        Some(tls) => {
+            let server = kit::serve_tls(listener, router, tasks.clone(), limits, tls);
+            tasks.critical("https", server);
+        }
+    }
     Ok(())
 }

@@ -27,7 +27,6 @@ pub struct Metrics {
 impl Metrics {
     /// Registers all of them.
     pub fn new(registry: &Registry) -> Result<Self, Failure> {
-        let name = |what: &str| format!("lj_runtimekit_scheduler_{what}");
         let buckets = vec![
             0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0,
             5.0,
@@ -89,4 +88,46 @@ impl Metrics {
         }
         Ok(metrics)
     }
+}
+
+/// What is counted where the server's certificate is looked after.
+#[derive(Debug, Clone)]
+pub(crate) struct CertificateMetrics {
+    /// Unix time of the served certificate's end.
+    pub(crate) expiry: IntGauge,
+    /// What went wrong, by kind.
+    pub(crate) failures: IntCounterVec,
+}
+
+impl CertificateMetrics {
+    /// Registers them.
+    pub(crate) fn new(registry: &Registry) -> Result<Self, Failure> {
+        let metrics = Self {
+            expiry: IntGauge::new(
+                name("certificate_expiry_timestamp_seconds"),
+                "When the served certificate ends",
+            )
+            .map_err(Failure::fatal)?,
+            failures: IntCounterVec::new(
+                Opts::new(
+                    name("certificate_failures_total"),
+                    "Looks at the certificate's Secret that found or met something wrong",
+                ),
+                &["kind"],
+            )
+            .map_err(Failure::fatal)?,
+        };
+        let all: [Box<dyn prometheus::core::Collector>; 2] = [
+            Box::new(metrics.expiry.clone()),
+            Box::new(metrics.failures.clone()),
+        ];
+        for one in all {
+            registry.register(one).map_err(Failure::fatal)?;
+        }
+        Ok(metrics)
+    }
+}
+
+fn name(what: &str) -> String {
+    format!("lj_runtimekit_scheduler_{what}")
 }
