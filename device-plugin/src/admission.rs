@@ -17,7 +17,8 @@ use tokio::{
 };
 
 use crate::{
-    core::{Assertion, Core, Observed, Step},
+    core::{Assertion, Core, Observed, Planned, Step},
+    fresh_kubelet::{FreshKubelet, Record},
     identity::{self, Call, Consumer},
     metrics::Metrics,
     refusal::Refusal,
@@ -39,20 +40,11 @@ const ENDED_WITHIN: Duration = Duration::from_millis(1500);
 const RUNTIME_AGAIN_AFTER: Duration = Duration::from_millis(250);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// By then it has taken in the pods that waited for it.
-const FRESH_FOR: Duration = Duration::from_secs(30);
-
-struct FreshKubelet {
-    since: Instant,
-    record_read: bool,
-}
-
 /// What all endpoints and the reconcile loop share.
 pub struct Admission {
     core: Mutex<Core>,
     turn: tokio::sync::Mutex<()>,
-    /// Since when there is a kubelet that may not know yet who has ended.
-    fresh_kubelet: Mutex<Option<FreshKubelet>>,
+    fresh_kubelet: FreshKubelet,
     /// Where to look.
     pub sources: Sources,
     /// The Runtime.
@@ -71,7 +63,7 @@ impl Admission {
         Self {
             core: Mutex::new(core),
             turn: tokio::sync::Mutex::new(()),
-            fresh_kubelet: Mutex::default(),
+            fresh_kubelet: FreshKubelet::default(),
             sources,
             runtime,
             metrics,
@@ -89,32 +81,18 @@ impl Admission {
     /// There is another kubelet than before: the call after the last preference will not come.
     pub fn kubelet_started(&self) {
         self.core().forget_preference();
-        *self.fresh_kubelet() = Some(FreshKubelet {
-            since: Instant::now(),
-            record_read: false,
-        });
-    }
-
-    fn fresh_kubelet(&self) -> MutexGuard<'_, Option<FreshKubelet>> {
-        self.fresh_kubelet
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.fresh_kubelet.started();
     }
 
     /// What a kubelet that has just started holds back of pods that have ended.
     fn note_stale(&self) {
-        let mut fresh = self.fresh_kubelet();
-        match &mut *fresh {
-            Some(kubelet) if kubelet.since.elapsed() > FRESH_FOR => {
-                self.core().set_stale(None);
-                *fresh = None;
-            }
-            Some(kubelet) if !kubelet.record_read => {
-                kubelet.record_read = true;
+        match self.fresh_kubelet.look() {
+            Record::Settled => {}
+            Record::Read => {
                 let record = self.sources.checkpoint();
                 self.core().set_stale(record.as_ref());
             }
-            _ => {}
+            Record::Over => self.core().set_stale(None),
         }
     }
 
@@ -136,8 +114,8 @@ impl Admission {
             self.wait_until_rebuilt().await?;
             let consumer = self.identify(resource, size).await?;
             self.note_stale();
-            self.persist(&consumer, resource, |core| {
-                core.prefer(&consumer, resource, available, must_include)
+            self.persist(&consumer, resource, |core, plan| {
+                core.prefer(&consumer, resource, available, must_include, plan)
             })
             .await
         }
@@ -164,7 +142,7 @@ impl Admission {
                 self.identify(resource, count).await?
             };
             let step = self
-                .persist(&consumer, resource, |core| {
+                .persist(&consumer, resource, |core, _| {
                     core.allocate(&consumer, resource, ids)
                 })
                 .await?;
@@ -246,18 +224,24 @@ impl Admission {
         &self,
         consumer: &Consumer,
         resource: &ResourceName,
-        decide: impl Fn(&mut Core) -> Result<T, Refusal>,
+        decide: impl Fn(&mut Core, Planned) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let deadline = Instant::now() + ENDED_WITHIN;
         let mut hopeless = false;
         loop {
-            let decided = decide(&mut self.core());
+            let late = Instant::now() + LOOK_AGAIN_AFTER > deadline;
+            let last = hopeless || late;
+            let plan = if last {
+                Planned::MayMove
+            } else {
+                Planned::Stands
+            };
+            let decided = decide(&mut self.core(), plan);
             let refusal = match decided {
                 Ok(decided) => return Ok(decided),
                 Err(refusal) => refusal,
             };
-            let late = Instant::now() + LOOK_AGAIN_AFTER > deadline;
-            if hopeless || late || !refusal.may_pass() {
+            if last || !refusal.may_pass() {
                 self.refuse(consumer, resource, &refusal);
                 return Err(refusal);
             }

@@ -125,16 +125,6 @@ impl PodEntry {
     }
 }
 
-/// What these grants hold by themselves; nothing where there are none.
-pub fn hold_alone(grants: Vec<Grant>) -> Option<Hold> {
-    let container = ContainerName::new("all").ok()?;
-    let plan = Plan {
-        containers: vec![ContainerGrants { container, grants }],
-    };
-    let hold = phase::peak(&beside_each_other(&plan), &plan);
-    (!hold.is_empty()).then_some(hold)
-}
-
 fn beside_each_other(plan: &Plan) -> PodRequest {
     PodRequest {
         containers: plan

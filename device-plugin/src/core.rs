@@ -16,7 +16,7 @@ use std::{
 
 use model::{
     card::Inventory,
-    ledger::{Conflict, Hold, Ledger},
+    ledger::{Conflict, Ledger},
     name::{ContainerName, PodRef, PodUid, ResourceName},
     plan::{Grant, Plan},
     settings::Settings,
@@ -28,7 +28,7 @@ use crate::{
     identity::{Answered, Consumer},
 };
 
-pub use admit::Step;
+pub use admit::{Planned, Step};
 pub use compare::{Annotate, Assertion};
 pub use observe::{Malformed, Observed};
 
@@ -55,7 +55,7 @@ pub struct Core {
     /// The container that the Runtime is being asked for right now.
     in_flight: Option<(PodUid, ContainerName)>,
     /// What kubelet still counts as taken by pods that have ended.
-    stale: Vec<(PodUid, Hold)>,
+    stale: elsewhere::Stale,
     /// Allocations to end at the Runtime, until it has said so.
     releases: BTreeMap<String, PodRef>,
 }
@@ -92,7 +92,7 @@ impl Core {
             planned: VecDeque::new(),
             preferred: None,
             in_flight: None,
-            stale: Vec::new(),
+            stale: elsewhere::Stale::new(),
             releases: BTreeMap::new(),
         }
     }

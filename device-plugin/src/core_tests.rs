@@ -226,10 +226,10 @@ fn a_pod_refused_half_way_gives_back_what_it_was_granted() {
     let mut kubelet = Kubelet::default();
     let containers: [Spec<'_>; 2] = [
         ("a", Role::App, &[(CORE, 50)]),
-        ("b", Role::App, &[(CORE, 50)]),
+        ("b", Role::App, &[(CORE, 60)]),
     ];
     let mut view = pod("half", 0, request(&containers, &settings()));
-    // Its plan for b names a card that is taken whole by then.
+    // Its plan for b names a card that is taken whole by then, and no other has room for b.
     kubelet
         .admit(&mut core, simple("whole", 0, &[(GPU, 1)]), never)
         .unwrap();
@@ -241,7 +241,7 @@ fn a_pod_refused_half_way_gives_back_what_it_was_granted() {
     };
     view.assigned = Some(plan(&[
         ("a", vec![share(free, 50, 8)]),
-        ("b", vec![share(taken.as_str(), 50, 8)]),
+        ("b", vec![share(taken.as_str(), 60, 8)]),
     ]));
     let refusal = kubelet.admit(&mut core, view, never).unwrap_err();
     assert!(matches!(refusal, Refusal::Conflict { .. }), "{refusal}");

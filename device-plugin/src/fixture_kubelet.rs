@@ -12,7 +12,7 @@ use model::{
 use runtime_proto::client::{Allocation, ContainerEdits};
 
 use crate::{
-    core::{Core, Step},
+    core::{Core, Planned, Step},
     identity::{self, Call, Consumer},
     refusal::Refusal,
     view::{Look, PodSource, PodView},
@@ -156,7 +156,8 @@ impl Kubelet {
             available.sort_unstable();
             available.dedup();
             let consumer = self.identify(core, resource, count)?;
-            let preferred = core.prefer(&consumer, resource, &available, &must)?;
+            let preferred =
+                core.prefer(&consumer, resource, &available, &must, Planned::MayMove)?;
             assert_eq!(preferred.len(), count, "a preference of the asked size");
             let chosen = if self.ignores_preference {
                 &available

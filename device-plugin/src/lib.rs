@@ -21,6 +21,7 @@ pub mod endpoint;
 mod fixture;
 #[cfg(test)]
 mod fixture_kubelet;
+pub mod fresh_kubelet;
 pub mod grants;
 pub mod handover;
 pub mod identity;

@@ -34,6 +34,15 @@ pub enum Step {
     Ask(Assertion),
 }
 
+/// How a plan that the ledger has no room for is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planned {
+    /// What is in the way may end in a moment.
+    Stands,
+    /// It will not: other cards will do.
+    MayMove,
+}
+
 impl Core {
     /// The device ids that kubelet should give to this consumer.
     pub fn prefer(
@@ -42,24 +51,31 @@ impl Core {
         resource: &ResourceName,
         available: &[String],
         must_include: &[String],
+        plan: Planned,
     ) -> Result<Vec<String>, Refusal> {
         let setting = self.setting(resource)?;
         let (asked, count) = asked(consumer, resource)?;
-        let mut grants = self.wish(consumer, &asked, &setting, must_include)?;
-        if self.is_free_to_move(consumer, must_include) {
-            grants = self.past_stale(consumer, &asked, grants);
-        }
+        self.forget_stale_if_offered(resource, available);
+        let grants = self.wish(consumer, &asked, &setting, must_include, plan)?;
         let kind = DeviceKind::of(setting.gives);
         let choose = |grants: &[Grant]| {
             let wanted = grants::wanted(grants, &setting, count, self.ledger.inventory());
             prefer::choose(&wanted, kind, available, must_include)
         };
-        let mut ids = match choose(&grants) {
-            Ok(ids) => ids,
-            Err(why) if self.is_free_to_move(consumer, must_include) => {
-                self.elsewhere(consumer, &asked, why, choose)?
+        let on_planned = || choose(&grants).map_err(|why| not_offered(consumer, why));
+        let mut ids = if self.is_free_to_move(consumer, must_include) {
+            let all_offered = |grants: &[Grant]| {
+                self.others_are_offered(&asked, resource, grants)?;
+                choose(grants)
+            };
+            match all_offered(&grants) {
+                Ok(ids) => ids,
+                Err(why) => self
+                    .elsewhere(consumer, &asked, why, all_offered)
+                    .or_else(|_| on_planned())?,
             }
-            Err(why) => return Err(not_offered(consumer, why)),
+        } else {
+            on_planned()?
         };
         let answer = ids.clone();
         ids.sort_unstable();
@@ -216,6 +232,7 @@ impl Core {
         asked: &ContainerRequest,
         setting: &ResourceSetting,
         must_include: &[String],
+        plan: Planned,
     ) -> Result<Vec<Grant>, Refusal> {
         // What one of its calls was answered holds for the others.
         if let Some(given) = self
@@ -225,11 +242,11 @@ impl Core {
         {
             return Ok(given.grants.clone());
         }
-        let plan = match self.plan_of(consumer)? {
+        let all = match self.plan_of(consumer)? {
             Some(plan) => plan,
             None => self.place(consumer)?,
         };
-        let planned = plan.of(consumer.container.as_str()).unwrap_or_default();
+        let planned = all.of(consumer.container.as_str()).unwrap_or_default();
         let asked_cards = match asked.ask {
             Ask::Nothing => 0,
             Ask::Share { .. } => 1,
@@ -259,22 +276,21 @@ impl Core {
             why,
         })?;
         self.usable(consumer, asked, grants.iter().map(|g| &g.card))?;
-        match self.fits(consumer, &grants, &self.ledger) {
+        match self.fits(consumer, &grants) {
             Ok(()) => Ok(grants),
             // Its own plan no longer fits when kubelet gave an earlier container another card.
             Err(_) if consumer.assigned.is_none() && must_include.is_empty() => {
                 self.place_alone(consumer, asked, &self.ledger)
             }
+            // A pod before it was given another card than planned, this one's.
+            Err(refusal) if plan == Planned::MayMove && must_include.is_empty() => self
+                .place_alone(consumer, asked, &self.ledger)
+                .map_err(|_| refusal),
             Err(refusal) => Err(refusal),
         }
     }
 
-    pub(super) fn fits(
-        &self,
-        consumer: &Consumer,
-        grants: &[Grant],
-        ledger: &Ledger,
-    ) -> Result<(), Refusal> {
+    fn fits(&self, consumer: &Consumer, grants: &[Grant]) -> Result<(), Refusal> {
         let mut entry = self.book.get(&consumer.uid).cloned().unwrap_or_else(|| {
             PodEntry::new(consumer.pod.clone(), Some(consumer.request.clone()), 0)
         });
@@ -286,7 +302,7 @@ impl Core {
                 ..Given::default()
             },
         );
-        ledger
+        self.ledger
             .check(&consumer.uid, &entry.hold())
             .map_err(|why| Refusal::Conflict {
                 pod: consumer.pod.clone(),

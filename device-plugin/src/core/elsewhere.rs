@@ -5,57 +5,95 @@
 //! room for. Its own record tells which devices these are; what is known of them only steers, and
 //! refuses nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use model::{
-    ledger::{Hold, Ledger},
-    name::PodUid,
+    device_id::DeviceId,
+    name::{CardId, ResourceName},
     plan::Grant,
     request::ContainerRequest,
+    settings::Gives,
 };
 
 use super::{Core, admit::not_offered};
 use crate::{
-    book, checkpoint::Checkpoint, grants, identity::Consumer, prefer::NotOffered, refusal::Refusal,
+    checkpoint::Checkpoint, grants, identity::Consumer, prefer::NotOffered, refusal::Refusal,
 };
+
+/// Device ids by resource.
+pub(super) type Stale = BTreeMap<String, BTreeSet<String>>;
 
 impl Core {
     /// Kubelet's record as it stood at its start: who is not known here has ended. Without one
     /// kubelet knows that too by now.
     pub fn set_stale(&mut self, record: Option<&Checkpoint>) {
         self.stale.clear();
-        let Some(record) = record else { return };
-        let ended = record
-            .pods
-            .iter()
-            .filter(|(uid, _)| !self.book.contains_key(*uid));
-        let stale: Vec<(PodUid, Hold)> = ended
-            .filter_map(|(uid, containers)| {
-                let ids = containers.values().flat_map(|c| c.values()).flatten();
-                let ids: Vec<_> = ids.filter_map(|id| id.parse().ok()).collect();
-                let grants = grants::of_ids(&ids, &self.settings, self.ledger.inventory());
-                Some((uid.clone(), book::hold_alone(grants)?))
-            })
-            .collect();
-        self.stale = stale;
+        let pods = record.iter().flat_map(|r| &r.pods);
+        let ended = pods.filter(|(uid, _)| !self.book.contains_key(*uid));
+        for (resource, ids) in ended.flat_map(|(_, containers)| containers.values().flatten()) {
+            let stale = self.stale.entry(resource.clone()).or_default();
+            stale.extend(ids.iter().cloned());
+        }
     }
 
-    /// The planned grants, or others where kubelet's record says that it will not give these.
-    pub(super) fn past_stale(
+    /// Kubelet gives what its record had as taken: it knows who has ended.
+    pub(super) fn forget_stale_if_offered(&mut self, resource: &ResourceName, offered: &[String]) {
+        let stale = self.stale.get(resource.as_str());
+        if stale.is_some_and(|s| offered.iter().any(|id| s.contains(id))) {
+            self.stale.clear();
+        }
+    }
+
+    /// Whether kubelet, by its record, can give what these grants need of the container's other
+    /// resources; `resource` is the one that it tells of itself.
+    pub(super) fn others_are_offered(
         &self,
-        consumer: &Consumer,
         asked: &ContainerRequest,
-        planned: Vec<Grant>,
-    ) -> Vec<Grant> {
-        let mut ledger: Option<Ledger> = None;
-        for (uid, hold) in self.stale.iter().filter(|(uid, _)| *uid != consumer.uid) {
-            let ledger = ledger.get_or_insert_with(|| self.ledger.clone());
-            ledger.hold_truth(uid, hold.clone());
+        resource: &ResourceName,
+        grants: &[Grant],
+    ) -> Result<(), NotOffered> {
+        for amount in asked.amounts.iter().filter(|a| a.resource != *resource) {
+            let name = amount.resource.as_str();
+            let (Some(stale), Some(setting)) = (self.stale.get(name), self.settings.resource(name))
+            else {
+                continue;
+            };
+            for (card, wanted) in
+                grants::wanted(grants, setting, amount.count, self.ledger.inventory())
+            {
+                let on_card = |id: &&String| id.parse::<DeviceId>().is_ok_and(|d| d.card == card);
+                let given = self.book.values().flat_map(|e| e.containers.values());
+                let given = given.filter_map(|g| g.devices.get(name)).flatten();
+                let taken: BTreeSet<&String> = stale.iter().chain(given).filter(on_card).collect();
+                let all = self.devices_of(&card, setting.gives, amount.resource.as_str());
+                let offered = all.saturating_sub(taken.len());
+                let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+                if offered < wanted {
+                    return Err(NotOffered {
+                        card,
+                        offered,
+                        wanted,
+                    });
+                }
+            }
         }
-        let Some(ledger) = ledger else { return planned };
-        if self.fits(consumer, &planned, &ledger).is_ok() {
-            return planned;
-        }
-        self.place_alone(consumer, asked, &ledger)
-            .unwrap_or(planned)
+        Ok(())
+    }
+
+    /// How many devices of a resource a card has.
+    fn devices_of(&self, card: &CardId, gives: Gives, resource: &str) -> usize {
+        let count = match gives {
+            Gives::WholeCard => 1,
+            Gives::CorePercent => 100,
+            Gives::Memory => {
+                let setting = self.settings.resource(resource);
+                let card = self.ledger.inventory().get(card);
+                setting
+                    .zip(card)
+                    .map_or(0, |(s, c)| s.memory_unit().count_in(c.memory))
+            }
+        };
+        usize::try_from(count).unwrap_or(usize::MAX)
     }
 
     /// Whether nothing of the container is given yet, and nothing has to be handed on to it.
@@ -107,6 +145,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::core::Planned;
     use crate::fixture::{
         CORE, MEMORY, card_id, cards, container, ids, resource, settings, simple, uid,
     };
@@ -138,7 +177,13 @@ mod tests {
         offered.extend(ids("ppu-1", "core", 0..100));
 
         let mut core = core(2, 16);
-        let chosen = core.prefer(&planned("a"), &resource(CORE), &offered, &[]);
+        let chosen = core.prefer(
+            &planned("a"),
+            &resource(CORE),
+            &offered,
+            &[],
+            Planned::Stands,
+        );
         let mut chosen = chosen.expect("another card");
         chosen.sort_unstable();
         assert_eq!(chosen, ids("ppu-1", "core", 0..50));
@@ -148,7 +193,13 @@ mod tests {
         assert_eq!(given.grants, [share("ppu-1", 50, 8)]);
         // Its other resource follows, and is not moved again.
         let memory = ids("ppu-0", "mem", 0..16);
-        let refused = core.prefer(&planned("a"), &resource(MEMORY), &memory, &[]);
+        let refused = core.prefer(
+            &planned("a"),
+            &resource(MEMORY),
+            &memory,
+            &[],
+            Planned::Stands,
+        );
         assert!(
             matches!(refused, Err(Refusal::NotOffered { why, .. }) if why.card == card_id("ppu-1"))
         );
@@ -160,6 +211,7 @@ mod tests {
             &resource(CORE),
             &ids("ppu-0", "core", 60..100),
             &[],
+            Planned::Stands,
         );
         assert!(
             matches!(refused, Err(Refusal::NotOffered { why, .. }) if why.card == card_id("ppu-0") && why.offered == 40)
@@ -167,7 +219,13 @@ mod tests {
         // Nor from under an init container, whose devices kubelet hands on.
         let mut handed = self::core(2, 16);
         let must = ids("ppu-0", "core", 60..61);
-        let refused = handed.prefer(&planned("a"), &resource(CORE), &offered, &must);
+        let refused = handed.prefer(
+            &planned("a"),
+            &resource(CORE),
+            &offered,
+            &must,
+            Planned::Stands,
+        );
         assert!(matches!(refused, Err(Refusal::NotOffered { .. })));
     }
 
@@ -189,7 +247,7 @@ mod tests {
             assigned: Some(planned_on("ppu-0")),
             ..consumer_of("a")
         };
-        let chosen = core.prefer(&asks(), &resource(MEMORY), &offered, &[]);
+        let chosen = core.prefer(&asks(), &resource(MEMORY), &offered, &[], Planned::Stands);
         assert!(
             chosen
                 .expect("a card")
@@ -199,7 +257,13 @@ mod tests {
 
         // Where nothing else has room the plan stands: the record only steers.
         core.set_cards(cards(1, 16));
-        let chosen = core.prefer(&asks(), &resource(MEMORY), &ids("ppu-0", "mem", 0..16), &[]);
+        let chosen = core.prefer(
+            &asks(),
+            &resource(MEMORY),
+            &ids("ppu-0", "mem", 0..16),
+            &[],
+            Planned::Stands,
+        );
         assert!(
             chosen
                 .expect("a card")
@@ -208,7 +272,7 @@ mod tests {
         );
         core.set_cards(cards(2, 16));
         core.set_stale(None);
-        let chosen = core.prefer(&asks(), &resource(MEMORY), &offered, &[]);
+        let chosen = core.prefer(&asks(), &resource(MEMORY), &offered, &[], Planned::Stands);
         assert!(
             chosen
                 .expect("a card")

@@ -37,7 +37,7 @@ const COMMANDS: [Command; 12] = [
     Command {
         on_node: true,
         line: "containerd config dump | grep -A 5 lj-runtime",
-        has: &["xdm.amp.com*", "io.containerd.runc.v2"],
+        has: &["xdm.amp.com*", "xpu-container-runtime"],
         lacks: &[],
     },
     Command {
