@@ -1,5 +1,5 @@
 # cargo does the work; this names the two commands and what they need.
-.PHONY: build demo test fmt lint docker e2e e2e-up e2e-down help
+.PHONY: build demo test test-scripts fmt lint docker e2e e2e-up e2e-down help
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -18,8 +18,12 @@ lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 # The scenarios start the programs as processes, so these are built first.
-test: lint build ## format, lints, unit, property, structure and scenario tests
+test: lint build test-scripts ## format, lints, unit, property, structure and scenario tests
 	cargo test --locked --workspace
+
+test-scripts: ## the scripts of deploy/, with stand-ins for what they call
+	@deploy/tests/images.sh
+	@deploy/tests/deploy-all.sh
 
 docker: ## the images: COMPONENT= REGISTRY= VERSION= CLI=docker|podman|nerdctl|buildah|ctr|archive
 	@deploy/images.sh $(if $(COMPONENT),--component=$(COMPONENT)) $(if $(REGISTRY),--registry=$(REGISTRY)) \

@@ -31,7 +31,7 @@ size() { stat -c %s "$blobs/$1"; }
 
 pack "$work/root" "$work/layer.tar" "${name%%/*}"
 diff=$(sha256sum "$work/layer.tar" | cut -d' ' -f1)
-gzip -n -9 "$work/layer.tar"
+gzip -n -6 "$work/layer.tar"
 layer=$(store "$work/layer.tar.gz")
 
 labels=''

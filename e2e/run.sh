@@ -100,11 +100,16 @@ case ${1:-all} in
     mkdir -p "$logs"
     build
     before=$(traces)
+    undeploy=''
     # Whatever happens, it is taken down, and that it left nothing is part of the test.
     finish() {
       local code=$?
       trap - EXIT INT TERM
       [[ $code -eq 0 ]] || collect
+      if [[ -n $undeploy ]] && kill -0 "$undeploy" 2>/dev/null; then
+        kill "$undeploy"
+        wait "$undeploy" || :
+      fi
       e2e/cluster.sh down
       local left
       left=$(diff <(echo "$before") <(traces) || :)
@@ -117,8 +122,18 @@ case ${1:-all} in
     }
     trap finish EXIT
     trap 'exit 130' INT TERM
+    # It waits for most of its time.
+    if [[ -z ${TESTS:-} ]]; then
+      IMAGES=$images RUNTIME_SIM=$target/debug/runtime-sim e2e/undeploy.sh >"$logs/undeploy.log" 2>&1 &
+      undeploy=$!
+    fi
     up
     tests
+    if [[ -n $undeploy ]]; then
+      step 'undeploy, on a cluster of its own'
+      wait "$undeploy" || { tail -n 20 "$logs/undeploy.log"; exit 1; }
+      tail -n 1 "$logs/undeploy.log"
+    fi
     ;;
   *) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 64 ;;
 esac
