@@ -8,13 +8,14 @@
 #   --cli        docker, podman, nerdctl, buildah, ctr or archive; by default the first whose engine answers, else archive
 #   --out        where archives go (ctr, archive); by default target/images
 #
-# The programs are static, and the same sources give the same bytes. PROGRAMS=FOLDER takes them from there and builds none.
+# The programs are static, and the same sources give the same bytes. PROFILE= is cargo's (release). PROGRAMS=FOLDER takes
+# them from there and builds none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 components=(device-plugin scheduler exporter controller job-agent)
 engines=(docker podman nerdctl buildah ctr archive)
-usage() { sed -n '2,11s/^# \{0,1\}//p' deploy/images.sh; }
+usage() { sed -n '2,12s/^# \{0,1\}//p' deploy/images.sh; }
 wrong() { echo "images.sh: $*" >&2; exit 64; }
 one_of() { # what, value, allowed …
   local what=$1 value=$2 allowed
@@ -81,7 +82,8 @@ fi
 triple=$(uname -m)-unknown-linux-musl
 build() {
   if [[ -n ${PROGRAMS:-} ]]; then return 0; fi
-  PROGRAMS=$target/$triple/release
+  local profile=${PROFILE:-release}
+  PROGRAMS=$target/$triple/$profile
   if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "$triple"; then
     rustup target add "$triple"
   fi
@@ -92,7 +94,7 @@ build() {
   export "$name=${!name:-cc}"
   # No path of this machine in a program: the same sources are the same bytes everywhere.
   export RUSTFLAGS="--remap-path-prefix=$PWD=/src --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo${RUSTFLAGS:+ $RUSTFLAGS}"
-  cargo build --release --locked --target "$triple" "${packages[@]}"
+  cargo build --profile "$profile" --locked --target "$triple" "${packages[@]}"
 }
 
 reference() { echo "${registry:+$registry/}$(image_of "$1"):$version"; }

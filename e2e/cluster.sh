@@ -114,14 +114,21 @@ part() { # name, command …: written down, so that it can be started again
   start "$name"
 }
 
+# One that has ended but was not waited for by its parent is ended all the same, once all of its threads are: they keep
+# its ports.
+is_alive() { # process id
+  local threads
+  threads=$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l)
+  ((threads > 1)) || [[ $(ps -o stat= -p "$1" || :) == [!Z]* ]]
+}
+
 ends() { # name, signal
   local pid
   pid=$(cat "$LAB/parts/$1.pid" 2>/dev/null) || return 0
   kill "-${2:-TERM}" "$pid" 2>/dev/null || return 0
   local i
   for i in $(seq 1 100); do
-    # One that has ended but was not waited for by its parent is ended all the same.
-    [[ $(ps -o stat= -p "$pid" || :) == [!Z]* ]] || return 0
+    ! is_alive "$pid" || return 0
     [[ $i -lt 50 ]] || kill -KILL "$pid" 2>/dev/null || :
     sleep 0.1
   done

@@ -36,8 +36,8 @@ build() {
   step 'images'
   rm -rf "$images"
   mkdir -p "$images"
-  deploy/images.sh --cli=archive --out="$images"
-  deploy/images.sh --cli=archive --out="$images" --version=$next
+  PROFILE=e2e deploy/images.sh --cli=archive --out="$images"
+  PROFILE=e2e deploy/images.sh --cli=archive --out="$images" --version=$next
   bin=$(e2e/cluster.sh programs)
   deploy/oci-archive.sh "registry.k8s.io/kube-scheduler:v$KUBE_VERSION" "$bin/kube-scheduler:/usr/local/bin/kube-scheduler" 65532 \
     "$images/kube-scheduler.tar"

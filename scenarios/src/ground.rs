@@ -62,8 +62,6 @@ pub trait Ground {
     ) -> impl Future<Output = anyhow::Result<serde_json::Value>>;
     /// Makes the first node's Runtime refuse the next allocations.
     fn refuse_allocations(&self, times: u32) -> impl Future<Output = anyhow::Result<()>>;
-    /// Every part that this cluster has and that can be ended.
-    fn victims(&self) -> Vec<Victim>;
     /// Ends a part.
     fn stop(&self, victim: Victim, signal: Signal) -> impl Future<Output = anyhow::Result<()>>;
     /// Starts a part that was ended.

@@ -404,21 +404,6 @@ impl Ground for Lab {
         post(&url).await.map(drop)
     }
 
-    fn victims(&self) -> Vec<Victim> {
-        vec![
-            Victim::DevicePlugin,
-            Victim::Kubelet,
-            Victim::Containerd,
-            Victim::Runtime,
-            Victim::Extender,
-            Victim::KubeScheduler,
-            Victim::Controller,
-            Victim::Exporter,
-            Victim::ApiServer,
-            Victim::Etcd,
-        ]
-    }
-
     async fn stop(&self, victim: Victim, signal: Signal) -> anyhow::Result<()> {
         match runs(victim) {
             Runs::ControlPlane(part) => self

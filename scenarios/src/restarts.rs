@@ -27,8 +27,12 @@ pub async fn case_10_restarts_lose_nothing(ground: &impl Ground) -> anyhow::Resu
     ground.books_are_empty().await
 }
 
-/// Each part killed, then each ended politely, one after the other.
-pub async fn each_part_in_turn(ground: &impl Ground, signal: Signal) -> anyhow::Result<()> {
+/// Each of these parts killed, or ended politely, one after the other.
+pub async fn each_part_in_turn(
+    ground: &impl Ground,
+    victims: &[Victim],
+    signal: Signal,
+) -> anyhow::Result<()> {
     let keeper = Workload::one("keeper", &[(CORE, 20), (MEMORY, 10)]);
     ground.cluster().create(&keeper).await?;
     ground
@@ -39,7 +43,8 @@ pub async fn each_part_in_turn(ground: &impl Ground, signal: Signal) -> anyhow::
         .cluster()
         .allocated("keeper", Deadline::seconds(SOON))
         .await?;
-    for (round, victim) in ground.victims().into_iter().enumerate() {
+    for (round, victim) in victims.iter().enumerate() {
+        let victim = *victim;
         while_pods_come_and_go(ground, victim, signal, &format!("t{round}")).await?;
         let now = ground
             .cluster()
@@ -218,6 +223,8 @@ async fn while_pods_come_and_go(
     }
     for pod in [&runs, &starts] {
         cluster.delete(pod).await?;
+    }
+    for pod in [&runs, &starts] {
         cluster.pod_is_gone(pod, deadline()).await?;
     }
     Ok(())

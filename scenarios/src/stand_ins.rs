@@ -143,6 +143,20 @@ impl StandIns {
         }
     }
 
+    /// Every part that can be ended.
+    pub fn victims(&self) -> Vec<Victim> {
+        vec![
+            Victim::DevicePlugin,
+            Victim::Kubelet,
+            Victim::Runtime,
+            Victim::Extender,
+            Victim::KubeScheduler,
+            Victim::Controller,
+            Victim::Exporter,
+            Victim::ApiServer,
+        ]
+    }
+
     /// The processes.
     pub fn stage(&self) -> &Stage {
         &self.stage
@@ -217,19 +231,6 @@ impl Ground for StandIns {
         testbed::stage::post(&format!("{control}/faults/refuse-allocate?times={times}"))
             .await
             .map(drop)
-    }
-
-    fn victims(&self) -> Vec<Victim> {
-        vec![
-            Victim::DevicePlugin,
-            Victim::Kubelet,
-            Victim::Runtime,
-            Victim::Extender,
-            Victim::KubeScheduler,
-            Victim::Controller,
-            Victim::Exporter,
-            Victim::ApiServer,
-        ]
     }
 
     async fn stop(&self, victim: Victim, signal: Signal) -> anyhow::Result<()> {

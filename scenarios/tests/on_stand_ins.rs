@@ -31,8 +31,8 @@ on_ready_node! {
     short_pods_survive_the_restart_of_each_program => |g| scenarios::short_pods_survive_restarts(g, &[
         Victim::DevicePlugin, Victim::Extender, Victim::KubeScheduler, Victim::Controller, Victim::Exporter,
     ]);
-    each_part_killed_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, Signal::Kill);
-    each_part_ended_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, Signal::Term);
+    each_part_killed_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, &g.victims(), Signal::Kill);
+    each_part_ended_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, &g.victims(), Signal::Term);
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn case_1_two_pods_at_once_are_never_swapped() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_runtime_that_forgets_its_book_is_told_again() -> anyhow::Result<()> {
     let ground = StandIns::forgetful().await?;
-    scenarios::each_part_in_turn(&ground, Signal::Kill).await?;
+    scenarios::each_part_in_turn(&ground, &ground.victims(), Signal::Kill).await?;
     ground.books_are_empty().await?;
     ground.end().await
 }
