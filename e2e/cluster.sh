@@ -21,7 +21,7 @@ NAME=${LAB_NAME:-lj}
 NET=$NAME-cp
 API=https://10.77.0.1:6443
 SERVICES=10.96.0.0/16
-PACKAGES='etcd-server containerd runc containernetworking-plugins iproute2 iptables nftables openssl dnsmasq-base busybox-static procps'
+PACKAGES='containerd runc containernetworking-plugins iproute2 iptables nftables openssl dnsmasq-base busybox-static procps'
 say() { printf '%s %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
 die() { say "$*"; exit 1; }
 in_cp() { nsenter --net=/run/netns/"$NET" "$@"; }
@@ -38,8 +38,10 @@ programs() {
     "$here/kubernetes-build.sh" "$KUBE_VERSION" "$BIN"
   fi
   BIN=$(cd "$BIN" && pwd)
+  ETCD=$BIN/etcd
+  [[ -x $ETCD ]] || ETCD=$(command -v etcd) || missing 'etcd beside the Kubernetes programs'
   local p
-  for p in etcd containerd runc ip nsenter unshare openssl nft iptables dnsmasq busybox; do
+  for p in containerd runc ip nsenter unshare openssl nft iptables dnsmasq busybox; do
     command -v "$p" >/dev/null || missing "$p"
   done
   [[ -x /usr/lib/cni/bridge ]] || missing 'CNI plugins'
@@ -135,7 +137,7 @@ ends() { # name, signal
 }
 
 control_plane() {
-  part etcd etcd --data-dir "$LAB/etcd" --unsafe-no-fsync --listen-client-urls http://127.0.0.1:2379 \
+  part etcd "$ETCD" --data-dir "$LAB/etcd" --unsafe-no-fsync --listen-client-urls http://127.0.0.1:2379 \
     --advertise-client-urls http://127.0.0.1:2379 --listen-peer-urls http://127.0.0.1:2380
   cat >"$LAB/audit.yaml" <<'END'
 apiVersion: audit.k8s.io/v1

@@ -22,7 +22,7 @@ next=1.13.1-e2e
 step() { printf '\n--- %s (%s)\n' "$1" "$(date +%H:%M:%S)"; }
 
 packages() {
-  local commands=(etcd containerd runc ip nft iptables openssl dnsmasq busybox) command missing=''
+  local commands=(containerd runc ip nft iptables openssl dnsmasq busybox) command missing=''
   for command in "${commands[@]}"; do command -v "$command" >/dev/null || missing+=" $command"; done
   [[ -x /usr/lib/cni/bridge ]] || missing+=' cni'
   [[ -n $missing ]] || return 0
