@@ -130,7 +130,7 @@ ends() { # name, signal
   kill "-${2:-TERM}" "$pid" 2>/dev/null || return 0
   local i
   for i in $(seq 1 100); do
-    ! is_alive "$pid" || return 0
+    is_alive "$pid" || return 0
     [[ $i -lt 50 ]] || kill -KILL "$pid" 2>/dev/null || :
     sleep 0.1
   done

@@ -63,12 +63,12 @@ tests() {
 collect() {
   step "collecting logs in $logs"
   local pod
-  e2e/cluster.sh run kubectl get pods,nodes,jobs -A -o wide >"$logs/objects.txt" 2>&1 || :
-  e2e/cluster.sh run kubectl describe pods,nodes -A >"$logs/describe.txt" 2>&1 || :
-  e2e/cluster.sh run kubectl get events -A --sort-by=.lastTimestamp >"$logs/events.txt" 2>&1 || :
-  for pod in $(e2e/cluster.sh run kubectl -n kube-system get pods -o name 2>/dev/null); do
-    e2e/cluster.sh run kubectl -n kube-system logs --all-containers --timestamps "$pod" >"$logs/${pod#*/}.log" 2>&1 || :
-    e2e/cluster.sh run kubectl -n kube-system logs --previous --all-containers "$pod" >"$logs/${pod#*/}.previous.log" 2>/dev/null ||
+  timeout 20 e2e/cluster.sh run kubectl get pods,nodes,jobs -A -o wide >"$logs/objects.txt" 2>&1 || :
+  timeout 20 e2e/cluster.sh run kubectl describe pods,nodes -A >"$logs/describe.txt" 2>&1 || :
+  timeout 20 e2e/cluster.sh run kubectl get events -A --sort-by=.lastTimestamp >"$logs/events.txt" 2>&1 || :
+  for pod in $(timeout 20 e2e/cluster.sh run kubectl -n kube-system get pods -o name 2>/dev/null); do
+    timeout 20 e2e/cluster.sh run kubectl -n kube-system logs --all-containers --timestamps "$pod" >"$logs/${pod#*/}.log" 2>&1 || :
+    timeout 20 e2e/cluster.sh run kubectl -n kube-system logs --previous --all-containers "$pod" >"$logs/${pod#*/}.previous.log" 2>/dev/null ||
       rm -f "$logs/${pod#*/}.previous.log"
   done
   cp "$LAB"/logs/*.log "$logs/" 2>/dev/null || :
