@@ -24,15 +24,6 @@ const PROGRAMS: [Victim; 5] = [
     Victim::Exporter,
 ];
 
-/// Those that are not the kit's.
-const OTHERS: [Victim; 5] = [
-    Victim::Kubelet,
-    Victim::Containerd,
-    Victim::Runtime,
-    Victim::ApiServer,
-    Victim::Etcd,
-];
-
 const EVERYTHING: [Victim; 10] = [
     Victim::DevicePlugin,
     Victim::Kubelet,
@@ -64,7 +55,6 @@ async fn main() -> ExitCode {
         no_card_is_whole_and_shared_at_once: |g| scenarios::whole_and_shared_cards_never_meet(g);
         pods_meet_a_runtime_that_is_away: |g| scenarios::pods_meet_a_runtime_that_is_away(g);
         each_part_killed_in_turn_changes_no_card: |g| scenarios::each_part_in_turn(g, &EVERYTHING, Signal::Kill);
-        each_other_part_ended_in_turn_changes_no_card: |g| scenarios::each_part_in_turn(g, &OTHERS, Signal::Term);
         short_pods_survive_the_restart_of_each_program: |g| scenarios::short_pods_survive_restarts(g, &PROGRAMS);
         short_pods_survive_upgrade_and_rollback: |g| lab::upgrade_and_rollback(g);
         pods_need_not_name_scheduler_and_runtime_class: |g| lab::policy(g);
