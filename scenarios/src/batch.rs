@@ -42,18 +42,7 @@ pub async fn batch_of_six_with_a_refusal(ground: &impl Ground) -> anyhow::Result
             .await?;
     }
     for name in &names {
-        until(&format!("{name} to be bound"), soon(), || async {
-            let pod = cluster
-                .pod(name)
-                .await
-                .map_err(|e| format!("{e:#}"))?
-                .ok_or("it is gone")?;
-            pod.spec
-                .and_then(|s| s.node_name)
-                .map(drop)
-                .ok_or_else(|| "it is not".to_owned())
-        })
-        .await?;
+        cluster.pod_is_bound(name, soon()).await?;
     }
     ground.refuse_allocations(1).await?;
     ground.start(Victim::Kubelet).await?;

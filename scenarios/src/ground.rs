@@ -16,6 +16,14 @@ pub mod names {
     pub const MEMORY: &str = "aliyun.com/gpu-memory";
 }
 
+/// What a node of 8 PPU cards of 144 GiB offers.
+pub const WHOLE_NODE: [(&str, u64); 4] = [
+    (names::PPU, 8),
+    (names::GPU, 8),
+    (names::CORE, 800),
+    (names::MEMORY, 1152),
+];
+
 /// A part that a scenario may end and start again. On the first node, where there are several.
 /// Where something starts it again by itself, it is back sooner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +48,30 @@ pub enum Victim {
     KubeScheduler,
     /// The controller.
     Controller,
+}
+
+impl Victim {
+    /// Every part. The stand-ins lack etcd and containerd.
+    pub const ALL: [Self; 10] = [
+        Self::DevicePlugin,
+        Self::Kubelet,
+        Self::Containerd,
+        Self::Runtime,
+        Self::Extender,
+        Self::KubeScheduler,
+        Self::Controller,
+        Self::Exporter,
+        Self::ApiServer,
+        Self::Etcd,
+    ];
+    /// The kit's programs, and the kube-scheduler that is deployed with them.
+    pub const PROGRAMS: [Self; 5] = [
+        Self::DevicePlugin,
+        Self::Extender,
+        Self::KubeScheduler,
+        Self::Controller,
+        Self::Exporter,
+    ];
 }
 
 /// A cluster with the kit on it. Node 0 has 8 PPU cards of 144 GiB unless a scenario says otherwise.

@@ -23,7 +23,7 @@ use testbed::{
     stage::{Deadline, Signal, get, post, until},
 };
 
-use crate::ground::{Ground, Victim, names};
+use crate::ground::{Ground, Victim, WHOLE_NODE};
 
 mod deployment;
 mod guide;
@@ -39,14 +39,6 @@ pub use rights::rights;
 
 const NAMESPACE: &str = "kube-system";
 const SOON: u64 = 90;
-/// What a node of 8 PPU cards of 144 GiB offers.
-const STANDARD: [(&str, u64); 4] = [
-    (names::PPU, 8),
-    (names::GPU, 8),
-    (names::CORE, 800),
-    (names::MEMORY, 1152),
-];
-
 /// The manifests and the script of this checkout.
 fn deploy_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
@@ -110,7 +102,7 @@ impl Lab {
     pub async fn switch_on(&self, number: usize) -> anyhow::Result<()> {
         let node = format!("node-{number}");
         self.cluster.label_node(&node, true).await?;
-        self.offers(&node, &STANDARD).await
+        self.offers(&node, &WHOLE_NODE).await
     }
 
     /// Waits until the node offers these, allocatable equal to capacity.

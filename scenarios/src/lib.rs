@@ -19,7 +19,7 @@ mod switching;
 mod watching;
 
 pub use batch::batch_of_six_with_a_refusal;
-pub use ground::{Ground, Victim, names};
+pub use ground::{Ground, Victim, WHOLE_NODE, names};
 pub use lab::Lab;
 pub use restarts::{
     case_10_restarts_lose_nothing, each_part_in_turn, pods_meet_a_runtime_that_is_away, short_pods,

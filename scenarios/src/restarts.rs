@@ -8,6 +8,7 @@ use testbed::{
     stage::{Deadline, Signal, until},
     workload::Workload,
 };
+use tokio::sync::watch;
 
 use crate::ground::{
     Ground, Victim,
@@ -68,7 +69,9 @@ pub async fn pods_meet_a_runtime_that_is_away(ground: &impl Ground) -> anyhow::R
 
     ground.stop(Victim::Runtime, Signal::Kill).await?;
     cluster.create(&share("patient")).await?;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    cluster.pod_is_bound("patient", deadline()).await?;
+    // Nothing shows that kubelet asks; it does so within moments, and is to be kept waiting.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     ground.start(Victim::Runtime).await?;
     cluster.pod_is("patient", "Running", deadline()).await?;
 
@@ -99,15 +102,16 @@ pub async fn short_pods_survive_restarts(
     ground: &impl Ground,
     victims: &[Victim],
 ) -> anyhow::Result<()> {
-    let (stop, stopped) = tokio::sync::watch::channel(false);
-    let stream = short_pods(ground.cluster(), stopped);
+    let (stop, stopped) = watch::channel(false);
+    let (made, mut seen) = watch::channel(0);
+    let stream = short_pods(ground.cluster(), stopped, &made);
     let restarts = async {
         for victim in victims {
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            five_more(&mut seen).await?;
             ground.stop(*victim, Signal::Term).await?;
             ground.start(*victim).await?;
         }
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        five_more(&mut seen).await?;
         stop.send_replace(true);
         anyhow::Ok(())
     };
@@ -117,10 +121,18 @@ pub async fn short_pods_survive_restarts(
     ground.books_are_empty().await
 }
 
-/// One short pod after the other until told to stop; each must succeed. How many did.
+async fn five_more(made: &mut watch::Receiver<usize>) -> anyhow::Result<()> {
+    let goal = *made.borrow() + 5;
+    made.wait_for(|n| *n >= goal).await?;
+    Ok(())
+}
+
+/// One short pod after the other until told to stop; each must succeed. How many did; `seen` is
+/// told how many have been made.
 pub async fn short_pods(
     cluster: &Cluster,
-    mut stopped: tokio::sync::watch::Receiver<bool>,
+    mut stopped: watch::Receiver<bool>,
+    seen: &watch::Sender<usize>,
 ) -> anyhow::Result<usize> {
     let mut made = 0;
     let ended = async |number: usize| {
@@ -155,10 +167,12 @@ pub async fn short_pods(
         let pod = Workload::one(&format!("short-{made}"), &share).runs_for(1);
         cluster.create(&pod).await?;
         made += 1;
+        seen.send_replace(made);
         // Several are under way at any moment.
         if made > 8 {
             ended(made - 9).await?;
         }
+        // The pace of the stream.
         let pause = tokio::time::sleep(Duration::from_millis(300));
         tokio::select! {
             () = pause => {}
@@ -205,7 +219,7 @@ async fn while_pods_come_and_go(
         ground.start(victim).await?;
     }
 
-    comes_to_run(ground, victim, &starts)
+    comes_to_run(ground, (victim, signal), &starts)
         .await
         .map_err(|e| e.context(format!("{victim:?} restarted")))?;
     cluster.pod_is_gone(&ends, deadline()).await?;
@@ -232,10 +246,18 @@ async fn while_pods_come_and_go(
 
 /// Waits until the pod runs. What kubelet admits while no plugin is registered it rejects for good,
 /// in its own words and before it calls anybody: whoever owns such a pod makes it again, and so
-/// does this. A rejection for any other reason, or beside a plugin that was there, is a fault.
-async fn comes_to_run(ground: &impl Ground, victim: Victim, pod: &str) -> anyhow::Result<()> {
+/// does this. A rejection for any other reason, or beside a plugin that was there, or one that ended
+/// politely and so had the node closed first, is a fault.
+async fn comes_to_run(
+    ground: &impl Ground,
+    ended: (Victim, Signal),
+    pod: &str,
+) -> anyhow::Result<()> {
     let cluster = ground.cluster();
-    let away = matches!(victim, Victim::DevicePlugin | Victim::Kubelet);
+    let away = matches!(
+        ended,
+        (Victim::Kubelet, _) | (Victim::DevicePlugin, Signal::Kill)
+    );
     until(
         &format!("{pod} to run"),
         Deadline::seconds(SOON),

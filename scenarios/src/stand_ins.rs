@@ -11,7 +11,7 @@ use testbed::{
     stage::{Deadline, Options, Part, Signal, Stage, get},
 };
 
-use crate::ground::{Ground, Victim, names};
+use crate::ground::{Ground, Victim, WHOLE_NODE, names};
 
 /// So small that kubelet takes its memory counted in MiB.
 const TWO_SMALL_CARDS: &str = "\
@@ -40,13 +40,7 @@ impl StandIns {
 
     async fn ready_with(options: Options) -> anyhow::Result<Self> {
         let ground = Self::with(options, Settings::default()).await?;
-        let wanted = [
-            (names::PPU, 8),
-            (names::GPU, 8),
-            (names::CORE, 800),
-            (names::MEMORY, 1152),
-        ];
-        ground.switch_on(&wanted).await?;
+        ground.switch_on(&WHOLE_NODE).await?;
         Ok(ground)
     }
 
@@ -144,17 +138,9 @@ impl StandIns {
     }
 
     /// Every part that can be ended.
-    pub fn victims(&self) -> Vec<Victim> {
-        vec![
-            Victim::DevicePlugin,
-            Victim::Kubelet,
-            Victim::Runtime,
-            Victim::Extender,
-            Victim::KubeScheduler,
-            Victim::Controller,
-            Victim::Exporter,
-            Victim::ApiServer,
-        ]
+    pub fn victims() -> Vec<Victim> {
+        let all = Victim::ALL.into_iter();
+        all.filter(|v| part(*v).is_ok()).collect()
     }
 
     /// The processes.

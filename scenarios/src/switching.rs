@@ -2,14 +2,7 @@
 
 use testbed::stage::{Deadline, Signal, until};
 
-use crate::ground::{Ground, Victim, names};
-
-const WHOLE_NODE: [(&str, u64); 4] = [
-    (names::PPU, 8),
-    (names::GPU, 8),
-    (names::CORE, 800),
-    (names::MEMORY, 1152),
-];
+use crate::ground::{Ground, Victim, WHOLE_NODE};
 
 /// Labelled: the resources appear, allocatable equal to capacity, and the controller says so.
 pub async fn label_switches_the_node(ground: &impl Ground) -> anyhow::Result<()> {

@@ -16,27 +16,6 @@ macro_rules! scenarios {
     };
 }
 
-const PROGRAMS: [Victim; 5] = [
-    Victim::DevicePlugin,
-    Victim::Extender,
-    Victim::KubeScheduler,
-    Victim::Controller,
-    Victim::Exporter,
-];
-
-const EVERYTHING: [Victim; 10] = [
-    Victim::DevicePlugin,
-    Victim::Kubelet,
-    Victim::Containerd,
-    Victim::Runtime,
-    Victim::Extender,
-    Victim::KubeScheduler,
-    Victim::Controller,
-    Victim::Exporter,
-    Victim::ApiServer,
-    Victim::Etcd,
-];
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let only: Vec<String> = std::env::args().skip(1).filter(|a| !a.is_empty()).collect();
@@ -54,8 +33,8 @@ async fn main() -> ExitCode {
         a_batch_of_six_with_a_refusal_reaches_the_right_pods: |g| scenarios::batch_of_six_with_a_refusal(g);
         no_card_is_whole_and_shared_at_once: |g| scenarios::whole_and_shared_cards_never_meet(g);
         pods_meet_a_runtime_that_is_away: |g| scenarios::pods_meet_a_runtime_that_is_away(g);
-        each_part_killed_in_turn_changes_no_card: |g| scenarios::each_part_in_turn(g, &EVERYTHING, Signal::Kill);
-        short_pods_survive_the_restart_of_each_program: |g| scenarios::short_pods_survive_restarts(g, &PROGRAMS);
+        each_part_killed_in_turn_changes_no_card: |g| scenarios::each_part_in_turn(g, &Victim::ALL, Signal::Kill);
+        short_pods_survive_the_restart_of_each_program: |g| scenarios::short_pods_survive_restarts(g, &Victim::PROGRAMS);
         short_pods_survive_upgrade_and_rollback: |g| lab::upgrade_and_rollback(g);
         pods_need_not_name_scheduler_and_runtime_class: |g| lab::policy(g);
         annotations_reach_pods_of_the_runtime_class_only: |g| lab::annotations(g);

@@ -28,11 +28,9 @@ on_ready_node! {
     a_batch_of_six_with_a_refusal_reaches_the_right_pods => |g| scenarios::batch_of_six_with_a_refusal(g);
     no_card_is_whole_and_shared_at_once => |g| scenarios::whole_and_shared_cards_never_meet(g);
     pods_meet_a_runtime_that_is_away => |g| scenarios::pods_meet_a_runtime_that_is_away(g);
-    short_pods_survive_the_restart_of_each_program => |g| scenarios::short_pods_survive_restarts(g, &[
-        Victim::DevicePlugin, Victim::Extender, Victim::KubeScheduler, Victim::Controller, Victim::Exporter,
-    ]);
-    each_part_killed_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, &g.victims(), Signal::Kill);
-    each_part_ended_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, &g.victims(), Signal::Term);
+    short_pods_survive_the_restart_of_each_program => |g| scenarios::short_pods_survive_restarts(g, &Victim::PROGRAMS);
+    each_part_killed_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, &StandIns::victims(), Signal::Kill);
+    each_part_ended_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, &StandIns::victims(), Signal::Term);
 }
 
 #[tokio::test]
@@ -62,7 +60,7 @@ async fn case_1_two_pods_at_once_are_never_swapped() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_runtime_that_forgets_its_book_is_told_again() -> anyhow::Result<()> {
     let ground = StandIns::forgetful().await?;
-    scenarios::each_part_in_turn(&ground, &ground.victims(), Signal::Kill).await?;
+    scenarios::each_part_in_turn(&ground, &StandIns::victims(), Signal::Kill).await?;
     ground.books_are_empty().await?;
     ground.end().await
 }

@@ -167,6 +167,22 @@ impl Cluster {
         .await
     }
 
+    /// Waits until the pod is bound to a node.
+    pub async fn pod_is_bound(&self, name: &str, deadline: Deadline) -> anyhow::Result<()> {
+        until(&format!("{name} to be bound"), deadline, || async {
+            let pod = self
+                .pod(name)
+                .await
+                .map_err(|e| format!("{e:#}"))?
+                .ok_or("it is gone")?;
+            pod.spec
+                .and_then(|s| s.node_name)
+                .map(drop)
+                .ok_or_else(|| "it is not".to_owned())
+        })
+        .await
+    }
+
     /// Waits until the pod is gone.
     pub async fn pod_is_gone(&self, name: &str, deadline: Deadline) -> anyhow::Result<()> {
         until(&format!("pod {name} to go"), deadline, || async {

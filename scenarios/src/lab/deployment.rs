@@ -8,10 +8,12 @@ use testbed::{
     workload::Workload,
 };
 
-use super::{Lab, SOON, STANDARD, deploy_folder};
+use tokio::sync::watch;
+
+use super::{Lab, SOON, deploy_folder};
 use crate::{
     ground::{
-        Ground,
+        Ground, WHOLE_NODE,
         names::{CORE, MEMORY},
     },
     short_pods,
@@ -55,7 +57,7 @@ pub async fn rename(lab: &Lab) -> anyhow::Result<()> {
 
     cluster.delete("newcomer").await?;
     lab.deploy(&deploy_folder(), &[]).await?;
-    lab.offers("node-1", &STANDARD).await?;
+    lab.offers("node-1", &WHOLE_NODE).await?;
     let now = cluster.allocated("keeper", deadline()).await?;
     ensure!(now == before, "keeper had {before:?}, now {now:?}");
     cluster.pod_is("keeper", "Running", deadline()).await
@@ -85,8 +87,9 @@ async fn copy_of_deploy(lab: &Lab, names: &[(&str, &str)]) -> anyhow::Result<Pat
 /// of them fails for it.
 pub async fn upgrade_and_rollback(lab: &Lab) -> anyhow::Result<()> {
     let next = std::env::var("E2E_NEXT").context("E2E_NEXT: the tag to upgrade to")?;
-    let (stop, stopped) = tokio::sync::watch::channel(false);
-    let stream = short_pods(lab.cluster(), stopped);
+    let (stop, stopped) = watch::channel(false);
+    let made = watch::Sender::new(0);
+    let stream = short_pods(lab.cluster(), stopped, &made);
     let changes = async {
         let components = [
             ("device-plugin", "lj-runtimekit-device-plugin"),

@@ -14,8 +14,8 @@ use testbed::{
     workload::Workload,
 };
 
-use super::{Lab, NAMESPACE, SOON, STANDARD};
-use crate::ground::{Ground, names::CORE};
+use super::{Lab, NAMESPACE, SOON};
+use crate::ground::{Ground, WHOLE_NODE, names::CORE};
 
 const ON_NODES: [&str; 2] = ["lj-runtimekit-device-plugin", "lj-runtimekit-exporter"];
 
@@ -112,7 +112,9 @@ pub async fn nothing_is_left_of_an_unlabelled_node(lab: &Lab) -> anyhow::Result<
     let cluster = lab.cluster();
     let deadline = Deadline::seconds(GIVEN_UP_WITHIN);
     cluster.resources_are("node-2", &[], deadline).await?;
-    cluster.resources_are("node-1", &STANDARD, deadline).await?;
+    cluster
+        .resources_are("node-1", &WHOLE_NODE, deadline)
+        .await?;
     let key = &cluster.settings().annotations.inventory;
     let inventory = cluster.node_annotation("node-2", key).await?;
     ensure!(inventory.is_none(), "{key} is still {inventory:?}");

@@ -6,8 +6,10 @@ use anyhow::{Context, ensure};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::{Api, api::ListParams};
 use serde_json::Value;
+use testbed::stage::get;
 
 use super::{Lab, NAMESPACE};
+use crate::ground::Ground;
 
 /// `verb group/resource/subresource`
 type Right = String;
@@ -22,6 +24,12 @@ const ACCOUNTS: [&str; 4] = [
 
 /// Nobody was refused anything, and no right was granted that nobody used.
 pub async fn rights(lab: &Lab) -> anyhow::Result<()> {
+    // The exporter asks when it is scraped, and the API server only where kubelet's read-only port
+    // is closed, as on the second node.
+    lab.switch_on(2).await?;
+    lab.rolled_out("lj-runtimekit-exporter").await?;
+    get("http://10.77.0.12:9501/metrics").await?;
+    lab.cluster().label_node("node-2", false).await?;
     let log = std::fs::read_to_string(lab.folder().join("logs/audit.log"))?;
     let mut used: BTreeMap<String, BTreeSet<Right>> = BTreeMap::new();
     let mut refused = BTreeSet::new();
