@@ -9,32 +9,16 @@ use model::{
 use super::*;
 use crate::{
     fixture::{
-        CORE, GPU, MEMORY, Spec, card_id, cards, container, ids, look, pod, pod_ref, request,
-        resource, settings, simple, uid,
+        CORE, GPU, MEMORY, Spec, card_id, cards, container, core, ids, look, pod, pod_ref, request,
+        resource, settings, share, simple, uid,
     },
     fixture_kubelet::Kubelet,
     refusal::Refusal,
 };
 use kubernetes::convert::Life;
 
-fn core(count: u32, gib: u64) -> Core {
-    let mut core = Core::new(settings());
-    core.set_cards(cards(count, gib));
-    core
-}
-
 fn never() -> bool {
     false
-}
-
-fn share(card: &str, core: u32, gib: u64) -> Grant {
-    Grant {
-        card: card_id(card),
-        mode: GrantMode::Share {
-            core: CorePercent::new(core),
-            memory: MemoryBytes::from_gib(gib),
-        },
-    }
 }
 
 fn plan(containers: &[(&str, Vec<Grant>)]) -> String {

@@ -9,11 +9,13 @@ use kubernetes::convert::{ContainerDevices, Life, PodDevices};
 use model::{
     card::{Card, CardKind, Health, Inventory},
     name::{CardId, ContainerName, Namespace, PodName, PodRef, PodUid, ResourceName},
-    quantity::MemoryBytes,
+    plan::{Grant, GrantMode},
+    quantity::{CorePercent, MemoryBytes},
     request::{ContainerSpec, PodRequest, Role},
     settings::Settings,
 };
 
+use crate::core::Core;
 use crate::view::{Look, PodSource, PodView};
 
 pub(crate) const GPU: &str = "aliyun.com/gpu";
@@ -64,6 +66,23 @@ pub(crate) fn cards(count: u32, gib: u64) -> Inventory {
         shareable: true,
     };
     Inventory::new((0..count).map(card).collect()).expect("different ids")
+}
+
+/// The plugin's state on such a node.
+pub(crate) fn core(count: u32, gib: u64) -> Core {
+    let mut core = Core::new(settings());
+    core.set_cards(cards(count, gib));
+    core
+}
+
+pub(crate) fn share(card: &str, core: u32, gib: u64) -> Grant {
+    Grant {
+        card: card_id(card),
+        mode: GrantMode::Share {
+            core: CorePercent::new(core),
+            memory: MemoryBytes::from_gib(gib),
+        },
+    }
 }
 
 /// A container: name, role, and resource with count.

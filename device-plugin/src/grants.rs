@@ -174,6 +174,17 @@ fn share(
     GrantMode::Share { core, memory }
 }
 
+/// How many devices of the resource a card has.
+pub fn on_card(setting: &ResourceSetting, inventory: &Inventory, card: &CardId) -> u64 {
+    match setting.gives {
+        Gives::WholeCard => 1,
+        Gives::CorePercent => u64::from(CorePercent::CARD.percent()),
+        Gives::Memory => inventory
+            .get(card)
+            .map_or(0, |c| setting.memory_unit().count_in(c.memory)),
+    }
+}
+
 /// How many devices of the resource each card of the grants must give, in the grants' order.
 /// `count` is what the container asks of the resource.
 pub fn wanted(
@@ -186,13 +197,9 @@ pub fn wanted(
     grants
         .iter()
         .map(|grant| {
-            let most = match (&grant.mode, setting.gives) {
-                (GrantMode::Whole, Gives::WholeCard) => 1,
-                (GrantMode::Whole, Gives::CorePercent) => u64::from(CorePercent::CARD.percent()),
-                (GrantMode::Whole, Gives::Memory) => inventory
-                    .get(&grant.card)
-                    .map_or(0, |c| setting.memory_unit().count_in(c.memory)),
-                (GrantMode::Share { .. } | GrantMode::Partition { .. }, _) => left,
+            let most = match &grant.mode {
+                GrantMode::Whole => on_card(setting, inventory, &grant.card),
+                GrantMode::Share { .. } | GrantMode::Partition { .. } => left,
             };
             let here = most.min(left);
             left -= here;

@@ -1,7 +1,7 @@
 use model::request::Role;
 
 use super::*;
-use crate::fixture::{CORE, GPU, MEMORY, card_id, cards, ids, request, resource, settings};
+use crate::fixture::{CORE, GPU, MEMORY, card_id, cards, ids, request, resource, settings, share};
 
 fn asked(limits: &[(&str, u64)]) -> ContainerRequest {
     let all = request(&[("main", Role::App, limits)], &settings());
@@ -39,22 +39,12 @@ fn whole(card: &str) -> Grant {
     }
 }
 
-fn share_of(card: &str, core: u32, gib: u64) -> Grant {
-    Grant {
-        card: card_id(card),
-        mode: GrantMode::Share {
-            core: CorePercent::new(core),
-            memory: MemoryBytes::from_gib(gib),
-        },
-    }
-}
-
 #[test]
 fn either_call_of_a_share_gives_the_same_grants() {
     let limits = [(CORE, 50), (MEMORY, 24)];
     let by_core = of(&limits, CORE, &ids("ppu-1", "core", 0..50), None);
     let by_memory = of(&limits, MEMORY, &ids("ppu-1", "mem", 7..31), None);
-    assert_eq!(by_core, Ok(vec![share_of("ppu-1", 50, 24)]));
+    assert_eq!(by_core, Ok(vec![share("ppu-1", 50, 24)]));
     assert_eq!(by_core, by_memory);
 }
 
@@ -62,11 +52,11 @@ fn either_call_of_a_share_gives_the_same_grants() {
 fn core_alone_takes_its_part_of_the_memory_and_memory_alone_no_core() {
     assert_eq!(
         of(&[(CORE, 33)], CORE, &ids("ppu-0", "core", 0..33), None),
-        Ok(vec![share_of("ppu-0", 33, 47)])
+        Ok(vec![share("ppu-0", 33, 47)])
     );
     assert_eq!(
         of(&[(MEMORY, 5)], MEMORY, &ids("ppu-0", "mem", 0..5), None),
-        Ok(vec![share_of("ppu-0", 0, 5)])
+        Ok(vec![share("ppu-0", 0, 5)])
     );
 }
 
@@ -136,7 +126,7 @@ fn each_card_must_give_what_its_grant_needs() {
     let need = wanted(&two, &setting(CORE), 200, &inventory);
     assert_eq!(need, [(card_id("ppu-0"), 100), (card_id("ppu-1"), 100)]);
     let error = agree(
-        &[share_of("ppu-0", 50, 24)],
+        &[share("ppu-0", 50, 24)],
         &setting(CORE),
         50,
         &[(card_id("ppu-1"), 50)].into(),
@@ -161,6 +151,6 @@ fn ids_alone_say_what_a_pod_without_a_readable_request_has() {
         .collect();
     assert_eq!(
         of_ids(&all, &settings(), &inventory()),
-        [whole("ppu-0"), share_of("ppu-1", 1, 2)]
+        [whole("ppu-0"), share("ppu-1", 1, 2)]
     );
 }

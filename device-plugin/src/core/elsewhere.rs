@@ -7,13 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{
-    device_id::DeviceId,
-    name::{CardId, ResourceName},
-    plan::Grant,
-    request::ContainerRequest,
-    settings::Gives,
-};
+use model::{device_id::DeviceId, name::ResourceName, plan::Grant, request::ContainerRequest};
 
 use super::{Core, admit::not_offered};
 use crate::{
@@ -58,16 +52,16 @@ impl Core {
             else {
                 continue;
             };
-            for (card, wanted) in
-                grants::wanted(grants, setting, amount.count, self.ledger.inventory())
-            {
+            let inventory = self.ledger.inventory();
+            for (card, wanted) in grants::wanted(grants, setting, amount.count, inventory) {
                 let on_card = |id: &&String| id.parse::<DeviceId>().is_ok_and(|d| d.card == card);
                 let given = self.book.values().flat_map(|e| e.containers.values());
                 let given = given.filter_map(|g| g.devices.get(name)).flatten();
                 let taken: BTreeSet<&String> = stale.iter().chain(given).filter(on_card).collect();
-                let all = self.devices_of(&card, setting.gives, amount.resource.as_str());
+                let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+                let all = count(grants::on_card(setting, inventory, &card));
                 let offered = all.saturating_sub(taken.len());
-                let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+                let wanted = count(wanted);
                 if offered < wanted {
                     return Err(NotOffered {
                         card,
@@ -78,22 +72,6 @@ impl Core {
             }
         }
         Ok(())
-    }
-
-    /// How many devices of a resource a card has.
-    fn devices_of(&self, card: &CardId, gives: Gives, resource: &str) -> usize {
-        let count = match gives {
-            Gives::WholeCard => 1,
-            Gives::CorePercent => 100,
-            Gives::Memory => {
-                let setting = self.settings.resource(resource);
-                let card = self.ledger.inventory().get(card);
-                setting
-                    .zip(card)
-                    .map_or(0, |(s, c)| s.memory_unit().count_in(c.memory))
-            }
-        };
-        usize::try_from(count).unwrap_or(usize::MAX)
     }
 
     /// Whether nothing of the container is given yet, and nothing has to be handed on to it.
@@ -120,15 +98,7 @@ impl Core {
                 return Err(not_offered(consumer, first));
             };
             match choose(&grants) {
-                Ok(ids) => {
-                    tracing::info!(
-                        pod = %consumer.pod,
-                        container = %consumer.container,
-                        why = %first,
-                        "placed on another card"
-                    );
-                    return Ok(ids);
-                }
+                Ok(ids) => return Ok(ids),
                 Err(why) if why.card == taken => return Err(not_offered(consumer, first)),
                 Err(why) => taken = why.card,
             }
@@ -140,31 +110,16 @@ impl Core {
 mod tests {
     use model::{
         annotation::write_plan,
-        plan::{ContainerGrants, GrantMode, Plan},
-        quantity::{CorePercent, MemoryBytes},
+        plan::{ContainerGrants, Plan},
     };
 
     use super::*;
-    use crate::core::Planned;
-    use crate::fixture::{
-        CORE, MEMORY, card_id, cards, container, ids, resource, settings, simple, uid,
+    use crate::{
+        core::Planned,
+        fixture::{
+            CORE, MEMORY, card_id, cards, container, core, ids, resource, share, simple, uid,
+        },
     };
-
-    fn core(count: u32, gib: u64) -> Core {
-        let mut core = Core::new(settings());
-        core.set_cards(cards(count, gib));
-        core
-    }
-
-    fn share(card: &str, core: u32, gib: u64) -> Grant {
-        Grant {
-            card: card_id(card),
-            mode: GrantMode::Share {
-                core: CorePercent::new(core),
-                memory: MemoryBytes::from_gib(gib),
-            },
-        }
-    }
 
     #[test]
     fn a_card_that_kubelet_gives_nothing_of_is_passed_by_where_another_has_room() {
@@ -176,8 +131,8 @@ mod tests {
         let mut offered = ids("ppu-0", "core", 60..100);
         offered.extend(ids("ppu-1", "core", 0..100));
 
-        let mut core = core(2, 16);
-        let chosen = core.prefer(
+        let mut plugin = core(2, 16);
+        let chosen = plugin.prefer(
             &planned("a"),
             &resource(CORE),
             &offered,
@@ -187,13 +142,14 @@ mod tests {
         let mut chosen = chosen.expect("another card");
         chosen.sort_unstable();
         assert_eq!(chosen, ids("ppu-1", "core", 0..50));
-        core.allocate(&planned("a"), &resource(CORE), &ids("ppu-1", "core", 0..50))
+        plugin
+            .allocate(&planned("a"), &resource(CORE), &ids("ppu-1", "core", 0..50))
             .expect("what was preferred");
-        let given = &core.book()[&uid("a")].containers[&container("main")];
+        let given = &plugin.book()[&uid("a")].containers[&container("main")];
         assert_eq!(given.grants, [share("ppu-1", 50, 8)]);
         // Its other resource follows, and is not moved again.
         let memory = ids("ppu-0", "mem", 0..16);
-        let refused = core.prefer(
+        let refused = plugin.prefer(
             &planned("a"),
             &resource(MEMORY),
             &memory,
@@ -205,7 +161,7 @@ mod tests {
         );
 
         // Where no other card has room the planned one is named.
-        let mut full = self::core(1, 16);
+        let mut full = core(1, 16);
         let refused = full.prefer(
             &planned("a"),
             &resource(CORE),
@@ -217,7 +173,7 @@ mod tests {
             matches!(refused, Err(Refusal::NotOffered { why, .. }) if why.card == card_id("ppu-0") && why.offered == 40)
         );
         // Nor from under an init container, whose devices kubelet hands on.
-        let mut handed = self::core(2, 16);
+        let mut handed = core(2, 16);
         let must = ids("ppu-0", "core", 60..61);
         let refused = handed.prefer(
             &planned("a"),
@@ -232,7 +188,7 @@ mod tests {
     #[test]
     fn what_kubelet_s_record_holds_back_steers_the_first_call_already() {
         // Memory is asked first, and there is enough of it: only the record knows of the core.
-        let mut core = core(2, 16);
+        let mut plugin = core(2, 16);
         let record = r#"{"Data":{"PodDeviceEntries":[
             {"PodUID":"gone","ContainerName":"c","ResourceName":"aliyun.com/gpu-core",
              "DeviceIDs":{"-1":[IDS]}}]}}"#;
@@ -240,14 +196,14 @@ mod tests {
         let held: Vec<String> = held.iter().map(|id| format!("{id:?}")).collect();
         let record = record.replace("IDS", &held.join(","));
         let (record, _) = crate::checkpoint::parse(&record).expect("a record");
-        core.set_stale(Some(&record));
+        plugin.set_stale(Some(&record));
         let mut offered = ids("ppu-0", "mem", 0..16);
         offered.extend(ids("ppu-1", "mem", 0..16));
         let asks = || Consumer {
             assigned: Some(planned_on("ppu-0")),
             ..consumer_of("a")
         };
-        let chosen = core.prefer(&asks(), &resource(MEMORY), &offered, &[], Planned::Stands);
+        let chosen = plugin.prefer(&asks(), &resource(MEMORY), &offered, &[], Planned::Stands);
         assert!(
             chosen
                 .expect("a card")
@@ -256,8 +212,8 @@ mod tests {
         );
 
         // Where nothing else has room the plan stands: the record only steers.
-        core.set_cards(cards(1, 16));
-        let chosen = core.prefer(
+        plugin.set_cards(cards(1, 16));
+        let chosen = plugin.prefer(
             &asks(),
             &resource(MEMORY),
             &ids("ppu-0", "mem", 0..16),
@@ -270,9 +226,9 @@ mod tests {
                 .iter()
                 .all(|id| id.starts_with("ppu-0."))
         );
-        core.set_cards(cards(2, 16));
-        core.set_stale(None);
-        let chosen = core.prefer(&asks(), &resource(MEMORY), &offered, &[], Planned::Stands);
+        plugin.set_cards(cards(2, 16));
+        plugin.set_stale(None);
+        let chosen = plugin.prefer(&asks(), &resource(MEMORY), &offered, &[], Planned::Stands);
         assert!(
             chosen
                 .expect("a card")
