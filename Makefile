@@ -1,4 +1,4 @@
-# cargo does the work; this names the two commands and what they need.
+# cargo and the scripts do the work; this names the commands.
 .PHONY: build demo test test-scripts fmt lint docker e2e e2e-up e2e-down help
 
 help: ## this list
