@@ -22,6 +22,13 @@ const ACCOUNTS: [&str; 4] = [
     "lj-runtimekit-controller",
 ];
 
+/// Only asked when a write meets somebody else's, which no scenario brings about; the controller's
+/// own tests do.
+const ON_CONFLICT: [&str; 2] = [
+    "lj-runtimekit-controller: get /nodes",
+    "lj-runtimekit-controller: get batch/jobs",
+];
+
 /// Nobody was refused anything, and no right was granted that nobody used.
 pub async fn rights(lab: &Lab) -> anyhow::Result<()> {
     // The exporter asks when it is scraped, and the API server only where kubelet's read-only port
@@ -60,8 +67,9 @@ pub async fn rights(lab: &Lab) -> anyhow::Result<()> {
             .get(account)
             .with_context(|| format!("{account} asked nothing"))?;
         for right in granted(lab, account).await? {
-            if !asked.contains(&right) {
-                unused.push(format!("{account}: {right}"));
+            let named = format!("{account}: {right}");
+            if !asked.contains(&right) && !ON_CONFLICT.contains(&named.as_str()) {
+                unused.push(named);
             }
         }
     }
