@@ -297,15 +297,6 @@ node_down() { # number: power off
 
 # ---- all of it ----
 
-# Folders of the host that a node binds its own over; those that are made for it are removed again.
-mount_points() {
-  local folder
-  for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /var/log/pods /var/log/containers /etc/cni \
-    /etc/containerd /opt/cni /opt/cni/bin; do
-    [[ -d $folder ]] || { mkdir -p "$folder" && echo "$folder" >>"$LAB/made"; }
-  done
-}
-
 up() {
   [[ $EUID -eq 0 ]] || die 'this needs root'
   NODES=${1:-2}
@@ -315,7 +306,6 @@ up() {
   if [[ -n ${RUNTIME_SIM:-} ]]; then install -m 0755 "$RUNTIME_SIM" "$LAB/runtime-sim"; fi
   echo "$BIN" >"$LAB/bin"
   echo "$NODES" >"$LAB/nodes"
-  mount_points
   say "Kubernetes from $BIN, $NODES nodes, in $LAB"
   credentials
   base_images
@@ -352,7 +342,6 @@ down() {
   done
   for controller in /sys/fs/cgroup/*/; do rmdir "$controller/$NAME-lab" 2>/dev/null || :; done
   ip netns del "$NET" 2>/dev/null || :
-  if [[ -e $LAB/made ]]; then tac "$LAB/made" | xargs rmdir --ignore-fail-on-non-empty 2>/dev/null || :; fi
   rm -rf "$LAB"
   say 'all of it is gone'
 }

@@ -20,6 +20,13 @@ while IFS=: read -r _ controllers _; do
   mount -t $type $options cgroup "/sys/fs/cgroup/$folder" || rmdir "/sys/fs/cgroup/$folder"
 done </proc/self/cgroup
 
+# What is written there stays on this node. The host's own folders are never mounted over: whoever removes one of those
+# would take the mount away with it.
+for folder in etc opt var; do
+  mkdir -p "$dir/over/$folder/upper" "$dir/over/$folder/work"
+  mount -t overlay overlay -o "lowerdir=/$folder,upperdir=$dir/over/$folder/upper,workdir=$dir/over/$folder/work" "/$folder"
+done
+mkdir -p /var/lib/{kubelet,containerd,cni} /var/log/{pods,containers} /etc/{cni,containerd}
 mount --bind "$dir/kubelet" /var/lib/kubelet
 mount --bind "$dir/containerd" /var/lib/containerd
 mount --bind "$dir/cni" /var/lib/cni

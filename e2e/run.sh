@@ -57,7 +57,7 @@ tests() {
   step 'scenarios on the cluster'
   local binary
   binary=$(cargo test --locked --no-run -p scenarios --test on_a_cluster 2>&1 | sed -n 's/.*(\(.*on_a_cluster-[0-9a-f]*\))$/\1/p')
-  E2E_NEXT=$next e2e/cluster.sh run "$(realpath "$binary")" "${TESTS:-}"
+  RUST_BACKTRACE=0 E2E_NEXT=$next e2e/cluster.sh run "$(realpath "$binary")" "${TESTS:-}"
 }
 
 collect() {

@@ -13,6 +13,7 @@ pub mod admission;
 pub mod args;
 pub mod book;
 pub mod cards;
+pub mod changes;
 pub mod checkpoint;
 pub mod convert;
 pub mod core;

@@ -13,11 +13,12 @@ use model::name::ResourceName;
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
 
 use crate::{
     admission::{Admission, Calls},
+    changes::Changes,
     endpoint::{Endpoint, file_id},
     handover, kubelet,
     offers::Offer,
@@ -25,7 +26,7 @@ use crate::{
     socket_name::{self, socket_name},
 };
 
-/// A look at the folder: a few stat calls.
+/// A look at the folder, a few stat calls: for what its watch does not tell.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The Runtime answers within 8 s, and a shutdown may take 25, of which the drain takes 12.
@@ -104,7 +105,9 @@ impl Registrar {
         self.remove_stale();
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let folder = Changes::of(self.folder.clone());
         loop {
+            let due = self.due();
             tokio::select! {
                 () = tasks.shutdown() => break,
                 changed = offers.changed() => {
@@ -122,7 +125,12 @@ impl Registrar {
                     }
                 }
                 Some(_) = self.leaving.join_next(), if !self.leaving.is_empty() => {}
-                _ = ticks.tick() => self.look_for_restart(),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = folder.next() => self.look_for_restart(),
+                _ = ticks.tick() => {
+                    folder.renew();
+                    self.look_for_restart();
+                }
             }
             self.step_all();
             self.say_ready(offers.borrow().is_some());
@@ -201,6 +209,15 @@ impl Registrar {
             }
             self.kubelet = now;
         }
+    }
+
+    /// When the next failed registration is to be tried again.
+    fn due(&self) -> Option<Instant> {
+        let slots = self.slots.values();
+        let due = slots.filter_map(|slot| slot.registration.due()).min()?;
+        let due = self.started + due;
+        // One that is past waits for kubelet, not for a moment.
+        (due > Instant::now()).then_some(due)
     }
 
     fn step_all(&mut self) {

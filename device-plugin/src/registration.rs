@@ -49,6 +49,18 @@ pub enum Do {
 /// opens it within milliseconds.
 const STREAM_GRACE: Duration = Duration::from_secs(3);
 
+/// The wait after the first failure: kubelet's socket file is there a moment before kubelet
+/// listens on it.
+const FIRST_WAIT: Duration = Duration::from_millis(20);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+impl State {
+    const AT_ONCE: Self = Self::Out {
+        not_before: Duration::ZERO,
+        tried: None,
+    };
+}
+
 /// One resource's registration.
 #[derive(Debug)]
 pub struct Registration {
@@ -56,12 +68,16 @@ pub struct Registration {
     backoff: Backoff,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum State {
-    /// Not registered; not to be tried before that moment.
-    Out { not_before: Duration },
+    /// Not registered; not to be tried before that moment, unless another kubelet comes than the
+    /// one that did not take it.
+    Out {
+        not_before: Duration,
+        tried: Option<FileId>,
+    },
     /// Register is under way.
-    Asking,
+    Asking(FileId),
     /// Registered with that kubelet.
     In {
         kubelet: FileId,
@@ -71,12 +87,10 @@ enum State {
 
 impl Registration {
     /// Not registered yet.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
-            state: State::Out {
-                not_before: Duration::ZERO,
-            },
-            backoff: Backoff::standard(),
+            state: State::AT_ONCE,
+            backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
         }
     }
 
@@ -88,9 +102,10 @@ impl Registration {
     /// What to do about what is seen. `random` picks the jitter of a wait.
     pub fn step(&mut self, sight: &Sight, random: u64) -> Do {
         match &mut self.state {
-            State::Asking => return Do::Nothing,
-            State::Out { not_before } => {
-                if sight.now < *not_before {
+            State::Asking(_) => return Do::Nothing,
+            State::Out { not_before, tried } => {
+                let another = tried.is_some() && sight.kubelet.is_some() && *tried != sight.kubelet;
+                if sight.now < *not_before && !another {
                     return Do::Nothing;
                 }
             }
@@ -113,9 +128,7 @@ impl Registration {
                     self.fail(sight.now, random);
                     return Do::Nothing;
                 }
-                self.state = State::Out {
-                    not_before: Duration::ZERO,
-                };
+                self.state = State::AT_ONCE;
             }
         }
         if !sight.served {
@@ -123,7 +136,7 @@ impl Registration {
         }
         match sight.kubelet {
             Some(kubelet) => {
-                self.state = State::Asking;
+                self.state = State::Asking(kubelet);
                 Do::Register(kubelet)
             }
             None => Do::Nothing,
@@ -141,10 +154,23 @@ impl Registration {
     /// Serving or registering failed. The next try comes after the answer.
     pub fn fail(&mut self, now: Duration, random: u64) -> Duration {
         let wait = self.backoff.next(random);
+        let tried = match self.state {
+            State::Asking(kubelet) | State::In { kubelet, .. } => Some(kubelet),
+            State::Out { tried, .. } => tried,
+        };
         self.state = State::Out {
             not_before: now + wait,
+            tried,
         };
         wait
+    }
+
+    /// When to look again, if time alone can change what is to be done.
+    pub const fn due(&self) -> Option<Duration> {
+        match self.state {
+            State::Out { not_before, .. } => Some(not_before),
+            State::Asking(_) | State::In { .. } => None,
+        }
     }
 }
 
@@ -215,8 +241,9 @@ mod tests {
         assert!(one.is_registered());
         assert_eq!(one.step(&sight(3, Some(1), true, 0), 0), Do::Nothing);
         assert!(!one.is_registered());
+        assert_eq!(one.step(&sight(3, Some(1), true, 0), 0), Do::Nothing);
         assert_eq!(
-            one.step(&sight(5, Some(1), true, 0), 0),
+            one.step(&sight(4, Some(1), true, 0), 0),
             Do::Register(file(1))
         );
     }
@@ -231,5 +258,28 @@ mod tests {
         one.registered(file(1));
         one.step(&sight(9, Some(1), true, 1), 0);
         assert_eq!(one.fail(Duration::ZERO, 0), first);
+    }
+
+    #[test]
+    fn a_kubelet_that_died_makes_the_next_one_wait_for_nothing() {
+        let mut one = Registration::new();
+        // Its socket is left behind by the dead one.
+        for _ in 0..9 {
+            assert_eq!(
+                one.step(&sight(1000, Some(1), true, 0), 0),
+                Do::Register(file(1))
+            );
+            one.fail(Duration::ZERO, 0);
+        }
+        let wait = one.fail(Duration::from_secs(1000), 0);
+        assert!(wait > Duration::from_secs(10), "{wait:?}");
+        assert_eq!(one.due(), Some(Duration::from_secs(1000) + wait));
+        assert_eq!(one.step(&sight(1001, Some(1), true, 0), 0), Do::Nothing);
+        assert_eq!(one.step(&sight(1001, None, true, 0), 0), Do::Nothing);
+        assert_eq!(
+            one.step(&sight(1001, Some(2), true, 0), 0),
+            Do::Register(file(2))
+        );
+        assert_eq!(one.due(), None);
     }
 }

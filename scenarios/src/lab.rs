@@ -83,6 +83,8 @@ impl Lab {
             }
         })
         .await?;
+        // What an earlier one asked for and did not get to.
+        self.refuse_allocations(0).await?;
         self.switch_on(1).await?;
         self.books_are_empty().await
     }

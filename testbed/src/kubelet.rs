@@ -69,8 +69,8 @@ pub struct KubeletArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub capacity_grace: u64,
 
-    /// Seconds from the start of this program to the first admission
-    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    /// Milliseconds from the start of this program to the first admission
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 700)]
     pub start_delay: u64,
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn sync(runner: Runner, tasks: kit::Tasks) {
         tokio::select! { () = watch(watch_runner, send) => {}, () = stop.cancelled() => {} }
     });
     // Kubelet's own parts start first; plugins that saw its new socket register meanwhile.
-    tokio::time::sleep(Duration::from_secs(runner.args.start_delay)).await;
+    tokio::time::sleep(Duration::from_millis(runner.args.start_delay)).await;
     let mut batch = Vec::new();
     while changes.recv_many(&mut batch, WAITING).await > 0 {
         // As kubelet sorts the additions of one update: oldest first.
