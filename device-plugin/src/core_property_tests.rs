@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use super::core;
 use crate::{
     core::Core,
-    fixture::{CORE, GPU, MEMORY, Spec, pod, pod_ref, request, settings, uid},
+    fixture::{
+        CORE, GPU, MEMORY, PART_2G, SLICE, Spec, cuttable, pod, pod_ref, request, settings, uid,
+    },
     fixture_kubelet::Kubelet,
 };
 
@@ -24,6 +26,12 @@ enum Event {
     Reconcile,
 }
 
+fn node_of_cards() -> Core {
+    let mut node = core(CARDS, GIB);
+    node.set_cards(cuttable(CARDS, GIB));
+    node
+}
+
 fn limits() -> impl Strategy<Value = Vec<(&'static str, u64)>> {
     prop_oneof![
         2 => Just(vec![]),
@@ -33,6 +41,8 @@ fn limits() -> impl Strategy<Value = Vec<(&'static str, u64)>> {
         2 => (1..3u64).prop_map(|n| vec![(GPU, n)]),
         1 => (1..3u64).prop_map(|n| vec![(CORE, n * 100)]),
         1 => (1..3u64, 1..GIB).prop_map(|(n, m)| vec![(CORE, n * 100), (MEMORY, m)]),
+        2 => (1..3u64).prop_map(|n| vec![(SLICE, n)]),
+        2 => (1..4u64).prop_map(|n| vec![(PART_2G, n)]),
     ]
 }
 
@@ -54,28 +64,41 @@ fn event() -> impl Strategy<Value = Event> {
 /// What is promised of each card, from the Runtime's book alone: for each pod the most of any of
 /// its containers, which its truth can't be below.
 fn never_over_promised(kubelet: &Kubelet, core: &Core) -> Result<(), TestCaseError> {
-    let mut cards: BTreeMap<CardId, (u32, u32, u64)> = BTreeMap::new();
-    let mut pods: BTreeMap<(String, CardId), (u32, u32, u64)> = BTreeMap::new();
+    let mut cards: BTreeMap<CardId, [u64; 4]> = BTreeMap::new();
+    let mut pods: BTreeMap<(String, CardId), [u64; 4]> = BTreeMap::new();
     for allocation in kubelet.runtime.values() {
         for grant in &allocation.grants {
             let key = (allocation.consumer.uid.to_string(), grant.card.clone());
             let most = pods.entry(key).or_default();
-            let (whole, core, memory) = match &grant.mode {
-                GrantMode::Whole => (1, 0, 0),
-                GrantMode::Share { core, memory } => (0, core.percent(), memory.bytes()),
-                GrantMode::Partition { .. } => unreachable!("not asked"),
+            let of_it = match &grant.mode {
+                GrantMode::Whole => [1, 0, 0, 0],
+                GrantMode::Share { core, memory } => [0, core.percent().into(), memory.bytes(), 0],
+                GrantMode::Partition { profile, count } => {
+                    let slices = if profile.as_str() == "1g" { 1 } else { 2 };
+                    [0, 0, 0, slices * u64::from(*count)]
+                }
             };
-            *most = (most.0.max(whole), most.1.max(core), most.2.max(memory));
+            for (most, of_it) in most.iter_mut().zip(of_it) {
+                *most = of_it.max(*most);
+            }
         }
     }
-    for ((_, card), (whole, core, memory)) in pods {
+    for ((_, card), most) in pods {
         let sum = cards.entry(card).or_default();
-        *sum = (sum.0 + whole, sum.1 + core, sum.2 + memory);
+        for (sum, most) in sum.iter_mut().zip(most) {
+            *sum += most;
+        }
     }
-    for (card, (whole, core_sum, memory)) in &cards {
+    for (card, [whole, core_sum, memory, slices]) in &cards {
         prop_assert!(*whole <= 1, "{card} is given whole {whole} times");
         prop_assert!(*core_sum <= 100, "{card} core {core_sum}");
         prop_assert!(*memory <= MemoryBytes::from_gib(GIB).bytes(), "{card}");
+        prop_assert!(*slices <= 7, "{card} slices {slices}");
+        let modes = [*whole, core_sum + memory, *slices];
+        prop_assert!(
+            modes.iter().filter(|n| **n > 0).count() <= 1,
+            "{card} {modes:?}"
+        );
     }
     for state in core.ledger().cards() {
         let holds = core.book().values().map(crate::book::PodEntry::hold);
@@ -86,7 +109,7 @@ fn never_over_promised(kubelet: &Kubelet, core: &Core) -> Result<(), TestCaseErr
         let memory_peak: u64 = peaks.iter().map(|h| h.memory.bytes()).sum();
         prop_assert!(core_peak <= 100, "{} core {core_peak}", state.card.id);
         prop_assert!(memory_peak <= MemoryBytes::from_gib(GIB).bytes());
-        let (whole, ..) = cards.get(&state.card.id).copied().unwrap_or_default();
+        let [whole, ..] = cards.get(&state.card.id).copied().unwrap_or_default();
         prop_assert_eq!(state.mode == CardMode::Whole, whole == 1);
     }
     Ok(())
@@ -124,7 +147,7 @@ proptest! {
         events in proptest::collection::vec(event(), 1..25),
         orders in proptest::collection::vec(any::<bool>(), 32),
     ) {
-        let mut node = core(CARDS, GIB);
+        let mut node = node_of_cards();
         let mut kubelet = Kubelet::default();
         let mut orders = orders.into_iter().cycle();
         for (number, event) in events.into_iter().enumerate() {
@@ -159,7 +182,7 @@ proptest! {
                 }
                 Event::RestartPlugin => {
                     let before = node.ledger().clone();
-                    node = core(CARDS, GIB);
+                    node = node_of_cards();
                     kubelet.rebuild(&mut node);
                     for (uid, hold) in before.pods() {
                         prop_assert_eq!(node.ledger().of(uid), Some(hold));

@@ -7,8 +7,8 @@ use std::{
 
 use kubernetes::convert::{ContainerDevices, Life, PodDevices};
 use model::{
-    card::{Card, CardKind, Health, Inventory},
-    name::{CardId, ContainerName, Namespace, PodName, PodRef, PodUid, ResourceName},
+    card::{Card, CardKind, Health, Inventory, PartitionProfile},
+    name::{CardId, ContainerName, Namespace, PodName, PodRef, PodUid, ProfileName, ResourceName},
     plan::{Grant, GrantMode},
     quantity::{CorePercent, MemoryBytes},
     request::{ContainerSpec, PodRequest, Role},
@@ -21,6 +21,8 @@ use crate::view::{Look, PodSource, PodView};
 pub(crate) const GPU: &str = "aliyun.com/gpu";
 pub(crate) const CORE: &str = "aliyun.com/gpu-core";
 pub(crate) const MEMORY: &str = "aliyun.com/gpu-memory";
+pub(crate) const SLICE: &str = "aliyun.com/gpu-slice";
+pub(crate) const PART_2G: &str = "alibabacloud.com/ppu-2g";
 
 pub(crate) fn resource(name: &str) -> ResourceName {
     ResourceName::new(name).expect("a resource name")
@@ -66,6 +68,22 @@ pub(crate) fn cards(count: u32, gib: u64) -> Inventory {
         shareable: true,
     };
     Inventory::new((0..count).map(card).collect()).expect("different ids")
+}
+
+/// The same, cut by one, two or all of 7 slices of 1 GiB.
+pub(crate) fn cuttable(count: u32, gib: u64) -> Inventory {
+    let profile = |slices: u32| PartitionProfile {
+        name: ProfileName::new(&format!("{slices}g")).expect("a profile"),
+        slices,
+        memory: MemoryBytes::from_gib(slices.into()),
+        max_count: 7 / slices,
+    };
+    let cards = cards(count, gib).cards().to_vec();
+    let cards = cards.into_iter().map(|card| Card {
+        profiles: [1, 2, 7].map(profile).to_vec(),
+        ..card
+    });
+    Inventory::new(cards.collect()).expect("different ids")
 }
 
 /// The plugin's state on such a node.

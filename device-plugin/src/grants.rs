@@ -1,12 +1,12 @@
 //! Between device ids and grants: what a container's request means on given cards, and which
 //! ids of each card kubelet must then give.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use model::{
-    card::Inventory,
-    device_id::{BadDeviceId, DeviceId, DeviceKind},
-    name::{CardId, ResourceName},
+    card::{Cut, Inventory},
+    device_id::{BadDeviceId, DeviceId, DeviceKind, count_on},
+    name::{CardId, ProfileName, ResourceName},
     plan::{Grant, GrantMode},
     quantity::{CorePercent, MemoryBytes, MemoryUnit},
     request::{Ask, ContainerRequest},
@@ -27,8 +27,8 @@ pub enum BadDevices {
         /// The resource that was called.
         resource: ResourceName,
     },
-    /// A share over more than one card.
-    #[error("a share must be on one card, the devices of {resource} are on {cards}")]
+    /// A share, or partitions, over more than one card.
+    #[error("a share or partitions must be on one card, the devices of {resource} are on {cards}")]
     TwoCards {
         /// Which resource.
         resource: ResourceName,
@@ -56,6 +56,14 @@ pub enum BadDevices {
         wanted: u64,
         /// What the ids are.
         given: u64,
+    },
+    /// The card can't be cut that way.
+    #[error("card {card} has no partition {cut}")]
+    NoPartition {
+        /// Which card.
+        card: CardId,
+        /// What was asked.
+        cut: Cut,
     },
     /// The container asks for no card at all.
     #[error("the container asks for no card")]
@@ -91,7 +99,7 @@ pub fn parse(setting: &ResourceSetting, ids: &[String]) -> Result<Vec<DeviceId>,
 }
 
 /// How many of the ids are on each card.
-pub fn by_card(ids: &[DeviceId]) -> BTreeMap<CardId, u64> {
+pub fn by_card<'a>(ids: impl IntoIterator<Item = &'a DeviceId>) -> BTreeMap<CardId, u64> {
     let mut cards = BTreeMap::new();
     for id in ids {
         *cards.entry(id.card.clone()).or_insert(0) += 1;
@@ -115,17 +123,17 @@ pub fn of_cards(
     match &request.ask {
         Ask::Nothing => Err(BadDevices::AsksNothing),
         Ask::Share { core, memory } => {
-            let mut named = cards.keys();
-            let (Some(card), None) = (named.next(), named.next()) else {
-                let cards: Vec<&str> = cards.keys().map(CardId::as_str).collect();
-                return Err(BadDevices::TwoCards {
-                    resource: resource.clone(),
-                    cards: cards.join(", "),
-                });
-            };
+            let card = the_card(resource, cards)?;
             Ok(vec![Grant {
                 card: card.clone(),
                 mode: share(*core, *memory, card, settings, inventory),
+            }])
+        }
+        Ask::Partition { cut, count } => {
+            let card = the_card(resource, cards)?;
+            Ok(vec![Grant {
+                card: card.clone(),
+                mode: partition(cut, *count, card, inventory)?,
             }])
         }
         Ask::Whole { count, .. } => {
@@ -155,6 +163,39 @@ pub fn of_cards(
     }
 }
 
+/// The only card.
+fn the_card<'c>(
+    resource: &ResourceName,
+    cards: &'c BTreeMap<CardId, u64>,
+) -> Result<&'c CardId, BadDevices> {
+    let mut named = cards.keys();
+    if let (Some(card), None) = (named.next(), named.next()) {
+        return Ok(card);
+    }
+    let cards: Vec<&str> = cards.keys().map(CardId::as_str).collect();
+    Err(BadDevices::TwoCards {
+        resource: resource.clone(),
+        cards: cards.join(", "),
+    })
+}
+
+fn partition(
+    cut: &Cut,
+    count: u32,
+    card: &CardId,
+    inventory: &Inventory,
+) -> Result<GrantMode, BadDevices> {
+    let known = inventory.get(card).and_then(|card| card.profile_of(cut));
+    let profile = known.ok_or_else(|| BadDevices::NoPartition {
+        card: card.clone(),
+        cut: cut.clone(),
+    })?;
+    Ok(GrantMode::Partition {
+        profile: profile.name.clone(),
+        count,
+    })
+}
+
 /// The share that a request means on that card: core without memory takes the same part of the
 /// card's memory.
 fn share(
@@ -176,13 +217,9 @@ fn share(
 
 /// How many devices of the resource a card has.
 pub fn on_card(setting: &ResourceSetting, inventory: &Inventory, card: &CardId) -> u64 {
-    match setting.gives {
-        Gives::WholeCard => 1,
-        Gives::CorePercent => u64::from(CorePercent::CARD.percent()),
-        Gives::Memory => inventory
-            .get(card)
-            .map_or(0, |c| setting.memory_unit().count_in(c.memory)),
-    }
+    inventory
+        .get(card)
+        .map_or(0, |card| count_on(card, setting))
 }
 
 /// How many devices of the resource each card of the grants must give, in the grants' order.
@@ -246,32 +283,72 @@ pub fn agree(
 
 /// What device ids alone say, for a running pod whose request can't be read: each resource's
 /// ids count for themselves.
-pub fn of_ids(ids: &[DeviceId], settings: &Settings, inventory: &Inventory) -> Vec<Grant> {
-    let mut cards: BTreeMap<CardId, (bool, u32, u64)> = BTreeMap::new();
-    for id in ids {
-        let (whole, core, memory) = cards.entry(id.card.clone()).or_default();
-        match id.kind {
-            DeviceKind::Card => *whole = true,
-            DeviceKind::Core => *core = core.saturating_add(1),
-            DeviceKind::Memory => *memory = memory.saturating_add(1),
+pub fn of_ids(
+    devices: &[(Cow<'_, ResourceSetting>, Vec<DeviceId>)],
+    settings: &Settings,
+    inventory: &Inventory,
+) -> Vec<Grant> {
+    let mut cards: BTreeMap<&CardId, OnCard<'_>> = BTreeMap::new();
+    for (setting, ids) in devices {
+        for id in ids {
+            cards.entry(&id.card).or_default().add(setting, id);
         }
     }
-    cards
-        .into_iter()
-        .map(|(card, (whole, core, memory))| {
-            let mode = if whole {
-                GrantMode::Whole
-            } else {
-                GrantMode::Share {
-                    core: CorePercent::new(core),
-                    memory: unit_of(settings, inventory, &card)
-                        .times(memory)
-                        .unwrap_or(MemoryBytes::ZERO),
-                }
-            };
-            Grant { card, mode }
-        })
-        .collect()
+    let grants = cards.into_iter().map(|(card, on_card)| Grant {
+        card: card.clone(),
+        mode: on_card.mode(card, settings, inventory),
+    });
+    grants.collect()
+}
+
+/// How many devices of each kind.
+#[derive(Default)]
+struct OnCard<'a> {
+    whole: bool,
+    core: u32,
+    memory: u64,
+    slices: u32,
+    partitions: Option<(&'a ProfileName, u32)>,
+}
+
+impl<'a> OnCard<'a> {
+    fn add(&mut self, setting: &'a ResourceSetting, id: &DeviceId) {
+        match id.kind {
+            DeviceKind::Card => self.whole = true,
+            DeviceKind::Core => self.core = self.core.saturating_add(1),
+            DeviceKind::Memory => self.memory = self.memory.saturating_add(1),
+            DeviceKind::Slice => self.slices = self.slices.saturating_add(1),
+            DeviceKind::Partition => {
+                let count = self.partitions.map_or(0, |(_, count)| count);
+                let profile = setting.profile.as_ref();
+                self.partitions = profile.map(|profile| (profile, count.saturating_add(1)));
+            }
+        }
+    }
+
+    fn mode(self, card: &CardId, settings: &Settings, inventory: &Inventory) -> GrantMode {
+        let cut = Cut::Slices(self.slices);
+        match self {
+            Self { whole: true, .. } => GrantMode::Whole,
+            Self {
+                partitions: Some((profile, count)),
+                ..
+            } => GrantMode::Partition {
+                profile: profile.clone(),
+                count,
+            },
+            // A card that lost the profile is given out to nobody else.
+            Self { slices: 1.., .. } => {
+                partition(&cut, 1, card, inventory).unwrap_or(GrantMode::Whole)
+            }
+            Self { core, memory, .. } => GrantMode::Share {
+                core: CorePercent::new(core),
+                memory: unit_of(settings, inventory, card)
+                    .times(memory)
+                    .unwrap_or(MemoryBytes::ZERO),
+            },
+        }
+    }
 }
 
 #[cfg(test)]

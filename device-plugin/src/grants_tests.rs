@@ -1,7 +1,10 @@
 use model::request::Role;
 
 use super::*;
-use crate::fixture::{CORE, GPU, MEMORY, card_id, cards, ids, request, resource, settings, share};
+use crate::fixture::{
+    CORE, GPU, MEMORY, PART_2G, SLICE, card_id, cards, cuttable, ids, request, resource, settings,
+    share,
+};
 
 fn asked(limits: &[(&str, u64)]) -> ContainerRequest {
     let all = request(&[("main", Role::App, limits)], &settings());
@@ -9,7 +12,7 @@ fn asked(limits: &[(&str, u64)]) -> ContainerRequest {
 }
 
 fn setting(name: &str) -> ResourceSetting {
-    settings().resource(name).unwrap().clone()
+    settings().resource(name).unwrap().into_owned()
 }
 
 fn of(
@@ -67,7 +70,7 @@ fn a_share_over_two_cards_is_refused() {
     let error = of(&[(CORE, 50)], CORE, &two, None).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a share must be on one card, the devices of aliyun.com/gpu-core are on ppu-0, ppu-1"
+        "a share or partitions must be on one card, the devices of aliyun.com/gpu-core are on ppu-0, ppu-1"
     );
 }
 
@@ -144,13 +147,91 @@ fn each_card_must_give_what_its_grant_needs() {
 }
 
 #[test]
-fn ids_alone_say_what_a_pod_without_a_readable_request_has() {
-    let all: Vec<DeviceId> = ["ppu-0.card.0", "ppu-1.core.3", "ppu-1.mem.1", "ppu-1.mem.2"]
-        .iter()
-        .map(|id| id.parse().unwrap())
-        .collect();
+fn partitions_are_those_of_the_card_that_the_ids_name() {
+    let inventory = cuttable(2, 16);
+    let grants = |limits: &[(&str, u64)], name: &str, ids: &[String]| {
+        let setting = setting(name);
+        let cards = by_card(&parse(&setting, ids)?);
+        let grants = of_cards(
+            &asked(limits),
+            &setting,
+            &cards,
+            None,
+            &settings(),
+            &inventory,
+        )?;
+        agree(&grants, &setting, limits[0].1, &cards, &inventory)?;
+        Ok(grants)
+    };
+    let two = grants(&[(SLICE, 2)], SLICE, &ids("ppu-1", "slice", 3..5));
+    assert_eq!(two, Ok(vec![partition("ppu-1", "2g", 1)]));
+    let three = grants(&[(PART_2G, 3)], PART_2G, &ids("ppu-0", "part", 0..3));
+    assert_eq!(three, Ok(vec![partition("ppu-0", "2g", 3)]));
+    let no_such = grants(&[(SLICE, 3)], SLICE, &ids("ppu-0", "slice", 0..3));
     assert_eq!(
-        of_ids(&all, &settings(), &inventory()),
-        [whole("ppu-0"), share("ppu-1", 1, 2)]
+        no_such,
+        Err(BadDevices::NoPartition {
+            card: card_id("ppu-0"),
+            cut: Cut::Slices(3)
+        })
     );
+    let mut over_two = ids("ppu-0", "slice", 6..7);
+    over_two.extend(ids("ppu-1", "slice", 0..1));
+    let over_two = grants(&[(SLICE, 2)], SLICE, &over_two);
+    assert!(matches!(over_two, Err(BadDevices::TwoCards { .. })));
+    let short = grants(&[(SLICE, 2)], SLICE, &ids("ppu-0", "slice", 0..1));
+    assert!(matches!(
+        short,
+        Err(BadDevices::Amount {
+            wanted: 2,
+            given: 1,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn ids_alone_say_what_a_pod_without_a_readable_request_has() {
+    let inventory = cuttable(5, 16);
+    let settings = settings();
+    let read = |name: &str, ids: &[&str]| {
+        let ids = ids.iter().map(|id| id.parse().unwrap()).collect();
+        (settings.resource(name).unwrap(), ids)
+    };
+    let all = [
+        read(GPU, &["ppu-0.card.0"]),
+        read(CORE, &["ppu-1.core.3"]),
+        read(MEMORY, &["ppu-1.mem.1", "ppu-1.mem.2"]),
+        read(PART_2G, &["ppu-2.part.0", "ppu-2.part.2"]),
+        read(
+            SLICE,
+            &[
+                "ppu-3.slice.5",
+                "ppu-4.slice.0",
+                "ppu-4.slice.1",
+                "ppu-4.slice.4",
+            ],
+        ),
+    ];
+    assert_eq!(
+        of_ids(&all, &settings, &inventory),
+        [
+            whole("ppu-0"),
+            share("ppu-1", 1, 2),
+            partition("ppu-2", "2g", 2),
+            partition("ppu-3", "1g", 1),
+            // No partition has three slices: nobody else gets any of the card.
+            whole("ppu-4"),
+        ]
+    );
+}
+
+fn partition(card: &str, profile: &str, count: u32) -> Grant {
+    Grant {
+        card: card_id(card),
+        mode: GrantMode::Partition {
+            profile: ProfileName::new(profile).unwrap(),
+            count,
+        },
+    }
 }

@@ -45,6 +45,7 @@ fn settings() -> Settings {
         name: resource(name),
         gives,
         unit: None,
+        profile: None,
         kinds: Vec::new(),
     };
     Settings {

@@ -42,7 +42,7 @@ pub fn offers(
 ) -> (Vec<Offer>, Vec<TooLarge>) {
     let mut offers = Vec::new();
     let mut too_large = Vec::new();
-    for setting in &settings.resources {
+    for setting in &settings.resources_of(inventory) {
         // Asked first: a Runtime that says nonsense must not fill the memory.
         let expected = usize::try_from(count(inventory, setting)).unwrap_or(usize::MAX);
         let at_least = expected.saturating_mul(SMALLEST_DEVICE_BYTES);

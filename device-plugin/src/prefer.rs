@@ -17,12 +17,7 @@ pub struct Parts<'a> {
 pub fn parts(id: &str, kind: DeviceKind) -> Option<Parts<'_>> {
     let (rest, n) = id.rsplit_once('.')?;
     let (card, word) = rest.rsplit_once('.')?;
-    let right = match kind {
-        DeviceKind::Card => "card",
-        DeviceKind::Core => "core",
-        DeviceKind::Memory => "mem",
-    };
-    (word == right).then_some(())?;
+    (word == kind.word()).then_some(())?;
     Some(Parts {
         card,
         n: n.parse().ok()?,

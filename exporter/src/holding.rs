@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use kubernetes::convert::PodDevices;
 use model::{
-    card::Inventory,
+    card::{Cut, Inventory},
     device_id::{DeviceId, DeviceKind},
-    name::{CardId, PodRef, ProfileName},
+    name::{CardId, PodRef},
     plan::GrantMode,
     quantity::{CorePercent, MemoryBytes, MemoryUnit},
     settings::{Gives, ResourceSetting, Settings},
@@ -25,8 +25,8 @@ pub enum Held {
         /// Memory.
         memory: Option<MemoryBytes>,
     },
-    /// Partitions of one profile.
-    Partition(ProfileName, u32),
+    /// So many partitions.
+    Partition(Cut, u32),
 }
 
 /// One container on one card. The order is that of the series: card, pod, container.
@@ -72,10 +72,10 @@ impl Holding {
                     Some(card.memory.percent_of(core, unit))
                 }),
             },
-            Held::Partition(profile, count) => Limits {
+            Held::Partition(cut, count) => Limits {
                 core: None,
                 memory: card
-                    .and_then(|card| card.profiles.iter().find(|p| p.name == *profile))
+                    .and_then(|card| card.profile_of(cut))
                     .map(|p| MemoryBytes::new(p.memory.bytes().saturating_mul((*count).into()))),
             },
         }
@@ -93,10 +93,9 @@ pub fn from_kubelet(pods: &[PodDevices], settings: &Settings) -> (Vec<Holding>, 
                 let Some(setting) = settings.resource(resource) else {
                     continue;
                 };
-                let unit = setting.memory_unit();
                 for id in ids {
                     match id.parse::<DeviceId>() {
-                        Ok(id) => add(&mut of_card, &id, unit),
+                        Ok(id) => add(&mut of_card, &id, &setting),
                         Err(why) => faults.push(format!("{} {}: {why}", pod.pod, container.name)),
                     }
                 }
@@ -113,7 +112,7 @@ pub fn from_kubelet(pods: &[PodDevices], settings: &Settings) -> (Vec<Holding>, 
     (holdings, faults)
 }
 
-fn add(of_card: &mut BTreeMap<CardId, Held>, id: &DeviceId, unit: MemoryUnit) {
+fn add(of_card: &mut BTreeMap<CardId, Held>, id: &DeviceId, setting: &ResourceSetting) {
     let held = of_card.entry(id.card.clone()).or_insert(Held::Share {
         core: None,
         memory: None,
@@ -124,11 +123,25 @@ fn add(of_card: &mut BTreeMap<CardId, Held>, id: &DeviceId, unit: MemoryUnit) {
             *core = Some(core.unwrap_or_default().saturating_add(CorePercent::new(1)));
         }
         (DeviceKind::Memory, Held::Share { memory, .. }) => {
-            let one = MemoryBytes::new(unit.bytes());
+            let one = MemoryBytes::new(setting.memory_unit().bytes());
             *memory = Some(memory.unwrap_or_default().saturating_add(one));
         }
+        (DeviceKind::Slice, Held::Partition(Cut::Slices(slices), _)) => {
+            *slices = slices.saturating_add(1);
+        }
+        (DeviceKind::Partition, Held::Partition(Cut::Profile(_), count)) => {
+            *count = count.saturating_add(1);
+        }
+        (DeviceKind::Slice, held @ Held::Share { .. }) => {
+            *held = Held::Partition(Cut::Slices(1), 1);
+        }
+        (DeviceKind::Partition, held @ Held::Share { .. }) => {
+            if let Some(profile) = &setting.profile {
+                *held = Held::Partition(Cut::Profile(profile.clone()), 1);
+            }
+        }
         // All of the card is more than any part of it.
-        (DeviceKind::Core | DeviceKind::Memory, Held::Whole | Held::Partition(..)) => {}
+        (_, Held::Whole | Held::Partition(..)) => {}
     }
 }
 
@@ -145,7 +158,9 @@ pub fn from_book(book: &[Allocation]) -> Vec<Holding> {
                     core: Some(*core).filter(|core| *core != CorePercent::ZERO),
                     memory: Some(*memory),
                 },
-                GrantMode::Partition { profile, count } => Held::Partition(profile.clone(), *count),
+                GrantMode::Partition { profile, count } => {
+                    Held::Partition(Cut::Profile(profile.clone()), *count)
+                }
             },
         })
     });

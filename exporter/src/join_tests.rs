@@ -1,12 +1,16 @@
+use kubernetes::convert::{ContainerDevices, PodDevices};
 use model::{
-    name::{CardId, PodUid},
+    card::Cut,
+    name::{CardId, PodUid, ProfileName},
     plan::{Grant, GrantMode},
     quantity::{CorePercent, MemoryBytes},
+    settings::Settings,
 };
 use runtime_proto::client::Allocation;
 
 use super::*;
 use crate::{
+    holding::Held,
     pods::PodLife,
     scene::{cards, config, container_sample, devices, life, pod_ref, share, snapshot, state},
 };
@@ -227,4 +231,43 @@ fn ids_that_make_no_sense_are_told_and_passed_over() {
         "{told:?}"
     );
     assert_eq!(short(&state), [row("ppu-0", "a", "main", None)]);
+}
+
+#[test]
+fn partitions_are_read_from_kubelet_s_ids_by_the_resource_they_stand_under() {
+    let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
+    let pod = PodDevices {
+        pod: pod_ref("a"),
+        containers: vec![ContainerDevices {
+            name: "main".into(),
+            devices: [
+                (
+                    "aliyun.com/gpu-slice".to_owned(),
+                    ids(&["ppu-0.slice.0", "ppu-0.slice.5"]),
+                ),
+                (
+                    "alibabacloud.com/ppu-1g.18gb".to_owned(),
+                    ids(&["ppu-1.part.0", "ppu-1.part.1"]),
+                ),
+            ]
+            .into(),
+        }],
+    };
+    let (holdings, faults) = crate::holding::from_kubelet(&[pod], &Settings::default());
+    assert!(faults.is_empty(), "{faults:?}");
+    let held: Vec<_> = holdings
+        .into_iter()
+        .map(|h| (h.card.to_string(), h.held))
+        .collect();
+    let profile = ProfileName::new("1g.18gb").unwrap();
+    assert_eq!(
+        held,
+        [
+            ("ppu-0".to_owned(), Held::Partition(Cut::Slices(2), 1)),
+            (
+                "ppu-1".to_owned(),
+                Held::Partition(Cut::Profile(profile), 2)
+            ),
+        ]
+    );
 }

@@ -55,6 +55,25 @@ pub struct PartitionProfile {
     pub max_count: u32,
 }
 
+/// Which partition is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cut {
+    /// One with so many slices; of several the one with the least memory.
+    Slices(u32),
+    /// Of that profile.
+    Profile(ProfileName),
+}
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Slices(1) => write!(f, "of 1 slice"),
+            Self::Slices(slices) => write!(f, "of {slices} slices"),
+            Self::Profile(profile) => write!(f, "{profile}"),
+        }
+    }
+}
+
 /// A direct link to another card of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
@@ -91,6 +110,32 @@ pub struct Card {
     pub profiles: Vec<PartitionProfile>,
     /// Whether it can be shared by time division.
     pub shareable: bool,
+}
+
+impl Card {
+    /// How many slices partitions can have together: as many as the profile that uses the most.
+    pub fn slices(&self) -> u64 {
+        let uses = |p: &PartitionProfile| u64::from(p.slices) * u64::from(p.max_count);
+        self.profiles.iter().map(uses).max().unwrap_or(0)
+    }
+
+    /// Where the profile that is meant stands in [`Self::profiles`].
+    pub fn position_of(&self, cut: &Cut) -> Option<usize> {
+        match cut {
+            Cut::Profile(name) => self.profiles.iter().position(|p| p.name == *name),
+            Cut::Slices(slices) => {
+                let all = self.profiles.iter().enumerate();
+                all.filter(|(_, p)| p.slices == *slices)
+                    .min_by_key(|(_, p)| (p.memory, &p.name))
+                    .map(|(at, _)| at)
+            }
+        }
+    }
+
+    /// The profile that is meant.
+    pub fn profile_of(&self, cut: &Cut) -> Option<&PartitionProfile> {
+        self.profiles.get(self.position_of(cut)?)
+    }
 }
 
 /// The cards of one node, in the order of their index; ids are unique.
@@ -208,6 +253,33 @@ pub(crate) mod tests {
             profiles: Vec::new(),
             shareable: true,
         }
+    }
+
+    /// 7 slices of 3 GiB, cut by one, two or all.
+    pub(crate) fn profiles() -> Vec<PartitionProfile> {
+        let profile = |slices: u32| PartitionProfile {
+            name: ProfileName::new(&format!("{slices}g")).unwrap(),
+            slices,
+            memory: MemoryBytes::from_gib(u64::from(slices) * 3),
+            max_count: 7 / slices,
+        };
+        [1, 2, 7].map(profile).to_vec()
+    }
+
+    #[test]
+    fn of_several_profiles_of_so_many_slices_the_one_with_the_least_memory_is_meant() {
+        let mut cut = card(0, 24);
+        let mut large = profiles().remove(0);
+        large.name = ProfileName::new("1g+mem").unwrap();
+        large.memory = MemoryBytes::from_gib(6);
+        cut.profiles = vec![large];
+        cut.profiles.extend(profiles());
+        let name = |cut_of: &Cut| cut.profile_of(cut_of).map(|p| p.name.as_str());
+        assert_eq!(name(&Cut::Slices(1)), Some("1g"));
+        assert_eq!(name(&Cut::Slices(3)), None);
+        let exact = ProfileName::new("1g+mem").unwrap();
+        assert_eq!(name(&Cut::Profile(exact)), Some("1g+mem"));
+        assert_eq!(cut.slices(), 7);
     }
 
     #[test]

@@ -17,6 +17,10 @@ pub enum DeviceKind {
     Core,
     /// `mem`: one unit of its memory.
     Memory,
+    /// `slice`: one of the slices that partitions are made of.
+    Slice,
+    /// `part`: one partition of the profile that the resource stands for.
+    Partition,
 }
 
 /// One device of one resource.
@@ -37,12 +41,7 @@ pub struct BadDeviceId(pub String);
 
 impl std::fmt::Display for DeviceId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = match self.kind {
-            DeviceKind::Card => "card",
-            DeviceKind::Core => "core",
-            DeviceKind::Memory => "mem",
-        };
-        write!(f, "{}.{kind}.{}", self.card, self.n)
+        write!(f, "{}.{}.{}", self.card, self.kind.word(), self.n)
     }
 }
 
@@ -58,12 +57,8 @@ impl std::str::FromStr for DeviceId {
         else {
             return Err(bad());
         };
-        let kind = match kind {
-            "card" => DeviceKind::Card,
-            "core" => DeviceKind::Core,
-            "mem" => DeviceKind::Memory,
-            _ => return Err(bad()),
-        };
+        let mut kinds = DeviceKind::ALL.into_iter();
+        let kind = kinds.find(|known| known.word() == kind).ok_or_else(bad)?;
         let canonical = n.bytes().all(|b| b.is_ascii_digit()) && (n == "0" || !n.starts_with('0'));
         if !canonical {
             return Err(bad());
@@ -77,12 +72,33 @@ impl std::str::FromStr for DeviceId {
 }
 
 impl DeviceKind {
+    const ALL: [Self; 5] = [
+        Self::Card,
+        Self::Core,
+        Self::Memory,
+        Self::Slice,
+        Self::Partition,
+    ];
+
+    /// How it stands in an id.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Card => "card",
+            Self::Core => "core",
+            Self::Memory => "mem",
+            Self::Slice => "slice",
+            Self::Partition => "part",
+        }
+    }
+
     /// What the devices of a resource stand for.
     pub const fn of(gives: Gives) -> Self {
         match gives {
             Gives::WholeCard => Self::Card,
             Gives::CorePercent => Self::Core,
             Gives::Memory => Self::Memory,
+            Gives::Slice => Self::Slice,
+            Gives::Partition => Self::Partition,
         }
     }
 }
@@ -96,6 +112,12 @@ pub fn count_on(card: &Card, resource: &ResourceSetting) -> u64 {
         Gives::WholeCard => 1,
         Gives::CorePercent => CorePercent::CARD.percent().into(),
         Gives::Memory => resource.memory_unit().count_in(card.memory),
+        Gives::Slice => card.slices(),
+        Gives::Partition => {
+            let profiles = card.profiles.iter();
+            let mut of_it = profiles.filter(|p| Some(&p.name) == resource.profile.as_ref());
+            of_it.next().map_or(0, |p| p.max_count.into())
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{card::tests::card, settings::Settings};
 
 fn counts(inventory: &Inventory, settings: &Settings) -> Vec<u64> {
     settings
-        .resources
+        .resources_of(inventory)
         .iter()
         .map(|resource| {
             let devices = devices(inventory, resource);
@@ -20,7 +20,10 @@ fn counts(inventory: &Inventory, settings: &Settings) -> Vec<u64> {
 fn eight_ppu_cards_of_144_gib_show_8_8_800_and_1152() {
     let cards = (0..8).map(|n| card(n, 144)).collect();
     let inventory = Inventory::new(cards).unwrap();
-    assert_eq!(counts(&inventory, &Settings::default()), [8, 8, 800, 1152]);
+    assert_eq!(
+        counts(&inventory, &Settings::default()),
+        [8, 8, 800, 1152, 0]
+    );
 }
 
 #[test]
@@ -28,7 +31,7 @@ fn case_6_each_card_counts_its_own_present_size() {
     let settings = Settings::default();
     let inventory = Inventory::new(vec![card(0, 10), card(1, 20)]).unwrap();
     let memory = settings.resource("aliyun.com/gpu-memory").unwrap();
-    let ids: Vec<String> = devices(&inventory, memory)
+    let ids: Vec<String> = devices(&inventory, &memory)
         .iter()
         .map(ToString::to_string)
         .collect();
@@ -37,7 +40,36 @@ fn case_6_each_card_counts_its_own_present_size() {
     assert_eq!(ids.get(9).map(String::as_str), Some("ppu-0.mem.9"));
     assert_eq!(ids.get(10).map(String::as_str), Some("ppu-1.mem.0"));
     let replaced = Inventory::new(vec![card(0, 40), card(1, 40)]).unwrap();
-    assert_eq!(devices(&replaced, memory).len(), 80);
+    assert_eq!(devices(&replaced, &memory).len(), 80);
+}
+
+#[test]
+fn a_card_that_can_be_cut_has_slices_and_partitions_of_each_profile() {
+    let mut cut = card(0, 24);
+    cut.profiles = crate::card::tests::profiles();
+    let inventory = Inventory::new(vec![cut, card(1, 24)]).unwrap();
+    let settings = Settings::default();
+    let names: Vec<String> = settings
+        .resources_of(&inventory)
+        .iter()
+        .map(|resource| resource.name.to_string())
+        .collect();
+    assert_eq!(
+        names.get(4..).unwrap(),
+        [
+            "aliyun.com/gpu-slice",
+            "alibabacloud.com/ppu-1g",
+            "alibabacloud.com/ppu-2g",
+            "alibabacloud.com/ppu-7g",
+        ]
+    );
+    assert_eq!(counts(&inventory, &settings), [2, 2, 200, 48, 7, 7, 3, 1]);
+    let parts = settings.resource("alibabacloud.com/ppu-7g").unwrap();
+    let ids: Vec<String> = devices(&inventory, &parts)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(ids, ["ppu-0.part.0"]);
 }
 
 #[test]
@@ -45,7 +77,10 @@ fn only_cards_that_the_name_covers_count() {
     let mut gpu = card(1, 80);
     gpu.kind = crate::card::CardKind::Gpu;
     let inventory = Inventory::new(vec![card(0, 144), gpu]).unwrap();
-    assert_eq!(counts(&inventory, &Settings::default()), [2, 1, 200, 224]);
+    assert_eq!(
+        counts(&inventory, &Settings::default()),
+        [2, 1, 200, 224, 0]
+    );
 }
 
 #[test]
@@ -55,7 +90,7 @@ fn a_nonsense_size_is_counted_without_making_the_devices() {
     let inventory = Inventory::new(vec![huge.clone()]).unwrap();
     let settings = Settings::default();
     let memory = settings.resource("aliyun.com/gpu-memory").unwrap();
-    assert_eq!(count(&inventory, memory), (1 << 34) - 1);
+    assert_eq!(count(&inventory, &memory), (1 << 34) - 1);
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub enum Conflict {
 
 /// What placement asks of a card, kept ready: a scheduler looks at many thousands of cards for
 /// each pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Not promised.
     pub(crate) memory: MemoryBytes,
@@ -97,8 +97,8 @@ pub(crate) struct Room {
     pub(crate) size: MemoryBytes,
     /// How many pods hold some of it.
     pub(crate) pods: u32,
-    /// How much of the card is promised, of 1000: the larger of core and memory; all of it
-    /// where it is given whole, cut up or gives nothing out.
+    /// How much of the card is promised, of 1000: the larger of core (or slices) and memory; all
+    /// of it where it is given whole or gives nothing out.
     pub(crate) used: u16,
     /// Not promised.
     pub(crate) core: u8,
@@ -108,6 +108,8 @@ pub(crate) struct Room {
     /// Healthy, and not promised beyond its size.
     pub(crate) open: bool,
     pub(crate) shareable: bool,
+    /// How many more of each of the card's profiles find room, each alone; empty where none can.
+    pub(crate) partitions: Box<[u32]>,
 }
 
 impl Room {
@@ -119,8 +121,8 @@ impl Room {
         let used = match mode {
             _ if !open => 1000,
             CardMode::Free => 0,
-            CardMode::Whole | CardMode::Partitioned => 1000,
-            CardMode::Shared => used(core.percent(), memory, card.memory),
+            CardMode::Whole => 1000,
+            CardMode::Shared | CardMode::Partitioned => used(core.percent(), memory, card.memory),
         };
         Self {
             memory,
@@ -133,6 +135,11 @@ impl Room {
             healthy,
             open,
             shareable: card.shareable,
+            partitions: if open {
+                tally.rooms_for(card)
+            } else {
+                Box::default()
+            },
         }
     }
 }
@@ -280,6 +287,22 @@ impl Ledger {
 
     pub(crate) fn rooms(&self) -> &[Room] {
         &self.rooms
+    }
+
+    /// Whether the card at that position has room for these partitions beside what is held.
+    pub(crate) fn has_room_for(&self, at: usize, asked: &[(usize, u32)]) -> bool {
+        match asked {
+            [] => true,
+            // Kept ready.
+            [(profile, count)] => {
+                let room = self.rooms.get(at).and_then(|r| r.partitions.get(*profile));
+                room.is_some_and(|room| room >= count)
+            }
+            _ => self.inventory.cards().get(at).is_some_and(|card| {
+                self.tally(&card.id, None)
+                    .have_room(card, asked.iter().copied())
+            }),
+        }
     }
 
     /// Sum of all cards' use, of 1000 a card.

@@ -11,6 +11,7 @@ mod trial;
 mod whole;
 
 use crate::{
+    card::Cut,
     ledger::Ledger,
     name::ResourceName,
     plan::Plan,
@@ -65,6 +66,28 @@ pub enum NoFit {
         /// What was asked; none beside a core: the same percentage of the card's memory.
         memory: Option<MemoryBytes>,
     },
+    /// The node has cards that can be cut, but none into this.
+    #[error("no card here has a partition {0}")]
+    NoSuchPartition(Cut),
+    /// No card has room for the partitions.
+    #[error("no card has {} free", partitions(*.count, .cut))]
+    Partition {
+        /// Which.
+        cut: Cut,
+        /// How many.
+        count: u32,
+    },
+    /// The same where kubelet leaves no choice of the card.
+    #[error(
+        "no card has {} free beside the containers that kubelet puts on the same card",
+        partitions(*.count, .cut)
+    )]
+    PartitionTogether {
+        /// Which.
+        cut: Cut,
+        /// How many.
+        count: u32,
+    },
     /// Kubelet hands an init container's devices on to this share, and there is no card with
     /// room for what must then lie together.
     #[error(
@@ -89,6 +112,14 @@ fn share(core: Option<CorePercent>, memory: Option<MemoryBytes>) -> String {
         (Some(core), None) => format!("{core} core and {core}% of its memory"),
         (None, Some(memory)) => memory.to_string(),
         (None, None) => "nothing".to_owned(),
+    }
+}
+
+/// `2 partitions 1g.18gb`, `a partition of 3 slices`.
+fn partitions(count: u32, cut: &Cut) -> String {
+    match count {
+        1 => format!("a partition {cut}"),
+        count => format!("{count} partitions {cut}"),
     }
 }
 

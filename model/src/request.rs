@@ -1,8 +1,9 @@
 //! What a pod asks for, container by container, in the order kubelet admits them.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use crate::{
+    card::Cut,
     name::{ContainerName, ResourceName},
     quantity::{CorePercent, CountError, MemoryBytes, parse_count},
     settings::{Gives, ResourceSetting, Settings},
@@ -50,6 +51,13 @@ pub enum Ask {
         core: Option<CorePercent>,
         /// None: the same percentage of the card's memory as of its core.
         memory: Option<MemoryBytes>,
+    },
+    /// Partitions of one card.
+    Partition {
+        /// Which.
+        cut: Cut,
+        /// How many; at least 1.
+        count: u32,
     },
 }
 
@@ -131,7 +139,7 @@ pub enum RequestFault {
     /// Far more containers ask for cards than any node could serve.
     #[error("it is the last of more than {MOST_ASKING} that ask for cards")]
     TooMany,
-    /// Whole cards and a share, whole cards under two names, or a share of two kinds of card.
+    /// Two of whole cards, a share and partitions, or one of them under two names.
     #[error("{first} and {second} can't be asked by one container")]
     Mixed {
         /// One.
@@ -179,9 +187,8 @@ impl PodRequest {
 }
 
 /// One resource that a container asks, with what it is.
-#[derive(Clone, Copy)]
 struct Asked<'s> {
-    setting: &'s ResourceSetting,
+    setting: Cow<'s, ResourceSetting>,
     count: u64,
 }
 
@@ -244,11 +251,16 @@ fn meaning(asked: &[Asked<'_>]) -> Result<Ask, RequestFault> {
     let whole = only(asked, Gives::WholeCard)?;
     let core = only(asked, Gives::CorePercent)?;
     let memory = only(asked, Gives::Memory)?;
-    if let (Some(whole), Some(other)) = (whole, core.or(memory)) {
-        return Err(mixed(whole, other));
+    let slices = only(asked, Gives::Slice)?;
+    let partition = only(asked, Gives::Partition)?;
+    let mut modes = [whole, core.or(memory), slices, partition]
+        .into_iter()
+        .flatten();
+    if let (Some(first), Some(second)) = (modes.next(), modes.next()) {
+        return Err(mixed(first, second));
     }
     if let (Some(core), Some(memory)) = (core, memory)
-        && !core.setting.overlaps(memory.setting)
+        && !core.setting.overlaps(&memory.setting)
     {
         return Err(mixed(core, memory));
     }
@@ -259,7 +271,26 @@ fn meaning(asked: &[Asked<'_>]) -> Result<Ask, RequestFault> {
             memory: None,
         });
     }
-    let memory_asked = memory.map(|memory| memory.memory()).transpose()?;
+    if let Some(slices) = slices {
+        return Ok(Ask::Partition {
+            cut: Cut::Slices(slices.cards(slices.count)?),
+            count: 1,
+        });
+    }
+    if let Some(partition) = partition
+        && let Some(profile) = &partition.setting.profile
+    {
+        return Ok(Ask::Partition {
+            cut: Cut::Profile(profile.clone()),
+            count: partition.cards(partition.count)?,
+        });
+    }
+    share(core, memory)
+}
+
+/// Core, memory or both.
+fn share(core: Option<&Asked<'_>>, memory: Option<&Asked<'_>>) -> Result<Ask, RequestFault> {
+    let memory_asked = memory.map(Asked::memory).transpose()?;
     let Some(core) = core else {
         return Ok(match memory_asked {
             None => Ask::Nothing,
@@ -289,15 +320,18 @@ fn meaning(asked: &[Asked<'_>]) -> Result<Ask, RequestFault> {
 }
 
 /// The one resource that gives this; two are refused.
-fn only<'s>(asked: &[Asked<'s>], gives: Gives) -> Result<Option<Asked<'s>>, RequestFault> {
+fn only<'a, 's>(
+    asked: &'a [Asked<'s>],
+    gives: Gives,
+) -> Result<Option<&'a Asked<'s>>, RequestFault> {
     let mut of_it = asked.iter().filter(|asked| asked.setting.gives == gives);
     match (of_it.next(), of_it.next()) {
-        (Some(first), Some(second)) => Err(mixed(*first, *second)),
-        (first, _) => Ok(first.copied()),
+        (Some(first), Some(second)) => Err(mixed(first, second)),
+        (first, _) => Ok(first),
     }
 }
 
-fn mixed(first: Asked<'_>, second: Asked<'_>) -> RequestFault {
+fn mixed(first: &Asked<'_>, second: &Asked<'_>) -> RequestFault {
     RequestFault::Mixed {
         first: first.setting.name.clone(),
         second: second.setting.name.clone(),

@@ -1,12 +1,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{card::CardKind, quantity::MemoryUnit};
+use crate::{card::CardKind, name::ProfileName, quantity::MemoryUnit};
 
 const GPU: &str = "aliyun.com/gpu";
 const PPU: &str = "alibabacloud.com/ppu";
 const CORE: &str = "aliyun.com/gpu-core";
 const MEMORY: &str = "aliyun.com/gpu-memory";
+const SLICE: &str = "aliyun.com/gpu-slice";
 
 fn name(text: &str) -> ResourceName {
     ResourceName::new(text).unwrap()
@@ -152,11 +153,41 @@ fn modes_are_never_mixed_in_one_container() {
 }
 
 #[test]
+fn slices_are_one_partition_and_a_profile_counts_partitions() {
+    let partition = |cut, count| Ok(Ask::Partition { cut, count });
+    assert_eq!(ask(&[(SLICE, "3")]), partition(Cut::Slices(3), 1));
+    let profile = ProfileName::new("2u.2g36gb").unwrap();
+    assert_eq!(
+        ask(&[("alibabacloud.com/ppu-2u.2g36gb", "2")]),
+        partition(Cut::Profile(profile), 2)
+    );
+    assert_eq!(ask(&[(SLICE, "0")]), Ok(Ask::Nothing));
+    for other in [
+        ("aliyun.com/gpu", "1"),
+        ("aliyun.com/gpu-core", "10"),
+        ("aliyun.com/gpu-memory", "10"),
+        ("alibabacloud.com/ppu-2u.2g36gb", "1"),
+    ] {
+        let both = ask(&[(SLICE, "1"), other]);
+        assert!(
+            matches!(both, Err(RequestFault::Mixed { .. })),
+            "{other:?}: {both:?}"
+        );
+    }
+    let two = ask(&[
+        ("alibabacloud.com/ppu-1u.1g18gb", "1"),
+        ("alibabacloud.com/ppu-2u.2g36gb", "1"),
+    ]);
+    assert!(matches!(two, Err(RequestFault::Mixed { .. })), "{two:?}");
+}
+
+#[test]
 fn a_share_is_of_one_kind_of_card() {
     let setting = |text: &str, gives, kind| ResourceSetting {
         name: name(text),
         gives,
         unit: None,
+        profile: None,
         kinds: vec![kind],
     };
     let settings = Settings {

@@ -1,9 +1,19 @@
 //! The names that an administrator can change, all in one file read by every program
 //! (the `ConfigMap` called `lj-runtimekit-config`). What is left out has the default shown here.
 
+mod resource;
+
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{card::CardKind, name::ResourceName, quantity::MemoryUnit};
+use crate::{
+    card::{CardKind, Inventory},
+    name::ResourceName,
+    quantity::MemoryUnit,
+};
+
+pub use resource::{Gives, PartitionNames, ResourceSetting};
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +25,8 @@ pub struct Settings {
     pub annotations: AnnotationKeys,
     /// The resources that nodes offer.
     pub resources: Vec<ResourceSetting>,
+    /// Families of resources with a name for each partition profile.
+    pub partition_names: Vec<PartitionNames>,
     /// How the scheduler and the device plugin choose a card.
     pub placement: PlacementSetting,
 }
@@ -45,53 +57,6 @@ pub struct AnnotationKeys {
     pub last_action_status: String,
 }
 
-/// One resource name and what it stands for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ResourceSetting {
-    /// What pods ask for.
-    pub name: ResourceName,
-    /// What one of it is.
-    pub gives: Gives,
-    /// For memory: what one of it stands for. GiB where left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit: Option<MemoryUnit>,
-    /// Only cards of these kinds count; all kinds where left out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kinds: Vec<CardKind>,
-}
-
-impl ResourceSetting {
-    /// The memory unit; only meaningful where `gives` is memory.
-    pub fn memory_unit(&self) -> MemoryUnit {
-        self.unit.unwrap_or(MemoryUnit::Gib)
-    }
-
-    /// Whether a card of this kind counts.
-    pub fn covers(&self, kind: CardKind) -> bool {
-        self.kinds.is_empty() || self.kinds.contains(&kind)
-    }
-
-    /// Whether a card can count for both.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.kinds.is_empty()
-            || other.kinds.is_empty()
-            || self.kinds.iter().any(|kind| other.kinds.contains(kind))
-    }
-}
-
-/// What one of a resource is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Gives {
-    /// One card, alone.
-    WholeCard,
-    /// One percent of a card's compute.
-    CorePercent,
-    /// One unit of a card's memory.
-    Memory,
-}
-
 /// How to choose among cards and nodes that fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -119,6 +84,10 @@ impl Default for Settings {
             node_label: NodeLabel::default(),
             annotations: AnnotationKeys::default(),
             resources: default_resources(),
+            partition_names: vec![PartitionNames {
+                prefix: "alibabacloud.com/ppu-".into(),
+                kinds: vec![CardKind::Ppu],
+            }],
             placement: PlacementSetting::default(),
         }
     }
@@ -164,6 +133,7 @@ fn default_resources() -> Vec<ResourceSetting> {
             name,
             gives,
             unit: (gives == Gives::Memory).then_some(MemoryUnit::Gib),
+            profile: None,
             kinds: kinds.to_vec(),
         })
     };
@@ -172,6 +142,7 @@ fn default_resources() -> Vec<ResourceSetting> {
         one("alibabacloud.com/ppu", Gives::WholeCard, &[CardKind::Ppu]),
         one("aliyun.com/gpu-core", Gives::CorePercent, &[]),
         one("aliyun.com/gpu-memory", Gives::Memory, &[]),
+        one("aliyun.com/gpu-slice", Gives::Slice, &[]),
     ]
     .into_iter()
     .flatten()
@@ -191,12 +162,28 @@ pub enum SettingsError {
         first: ResourceName,
         /// The later one.
         second: ResourceName,
-        /// `core` or `memory`.
-        gives: &'static str,
+        /// `core`, `memory`, `slices` or `profile` and its name.
+        gives: String,
     },
     /// A unit where none belongs.
     #[error("resources: {0}: unit is only for memory")]
     UnitWithoutMemory(ResourceName),
+    /// A partition of which profile?
+    #[error(
+        "resources: {0}: a partition needs its profile, such as 1g.18gb, and nothing else has one"
+    )]
+    Profile(ResourceName),
+    /// No name can be made of it.
+    #[error("partitionNames: {0:?} with a profile after it is not a resource name")]
+    BadPrefix(String),
+    /// Two families make one name.
+    #[error("partitionNames: {second:?} makes names that {first:?} makes too")]
+    SamePrefix {
+        /// The earlier one.
+        first: String,
+        /// The later one.
+        second: String,
+    },
     /// An annotation or label key that Kubernetes would refuse.
     #[error("{field}: {value:?} is not a valid label or annotation key")]
     BadKey {
@@ -273,6 +260,9 @@ impl Settings {
             if resource.unit.is_some() && resource.gives != Gives::Memory {
                 return Err(SettingsError::UnitWithoutMemory(resource.name.clone()));
             }
+            if resource.profile.is_some() != (resource.gives == Gives::Partition) {
+                return Err(SettingsError::Profile(resource.name.clone()));
+            }
             if is_reserved(&resource.name) {
                 return Err(SettingsError::ReservedDomain(resource.name.clone()));
             }
@@ -280,12 +270,16 @@ impl Settings {
                 if earlier.name == resource.name {
                     return Err(SettingsError::DuplicateResource(resource.name.clone()));
                 }
-                let gives = match resource.gives {
-                    Gives::WholeCard => continue,
-                    Gives::CorePercent => "core",
-                    Gives::Memory => "memory",
+                let gives = match (resource.gives, &resource.profile) {
+                    (Gives::WholeCard, _) => continue,
+                    (Gives::CorePercent, _) => "core".into(),
+                    (Gives::Memory, _) => "memory".into(),
+                    (Gives::Slice, _) => "slices".into(),
+                    (Gives::Partition, None) => "partitions".into(),
+                    (Gives::Partition, Some(profile)) => format!("profile {profile}"),
                 };
-                if earlier.gives == resource.gives && earlier.overlaps(resource) {
+                let same = earlier.gives == resource.gives && earlier.profile == resource.profile;
+                if same && earlier.overlaps(resource) {
                     return Err(SettingsError::TwoNames {
                         first: earlier.name.clone(),
                         second: resource.name.clone(),
@@ -294,12 +288,44 @@ impl Settings {
                 }
             }
         }
+        for (at, family) in self.partition_names.iter().enumerate() {
+            let bad = || SettingsError::BadPrefix(family.prefix.clone());
+            let name = ResourceName::new(&format!("{}1g", family.prefix)).map_err(|_| bad())?;
+            if is_reserved(&name) {
+                return Err(SettingsError::ReservedDomain(name));
+            }
+            let earlier = self.partition_names.iter().take(at);
+            let mut same = earlier.filter(|earlier| {
+                earlier.prefix.starts_with(&family.prefix)
+                    || family.prefix.starts_with(&earlier.prefix)
+            });
+            if let Some(first) = same.next() {
+                return Err(SettingsError::SamePrefix {
+                    first: first.prefix.clone(),
+                    second: family.prefix.clone(),
+                });
+            }
+        }
         Ok(())
     }
 
     /// The setting of that resource, if it is one of ours.
-    pub fn resource(&self, name: &str) -> Option<&ResourceSetting> {
-        self.resources.iter().find(|r| r.name.as_str() == name)
+    pub fn resource(&self, name: &str) -> Option<Cow<'_, ResourceSetting>> {
+        if let Some(own) = self.resources.iter().find(|r| r.name.as_str() == name) {
+            return Some(Cow::Borrowed(own));
+        }
+        let mut families = self.partition_names.iter();
+        families.find_map(|f| f.resource(name)).map(Cow::Owned)
+    }
+
+    /// The resources that these cards may serve, those of their partition profiles included.
+    pub fn resources_of(&self, inventory: &Inventory) -> Vec<Cow<'_, ResourceSetting>> {
+        let own = self.resources.iter().map(Cow::Borrowed);
+        let families = self.partition_names.iter();
+        let families = families.flat_map(|family| family.resources_of(inventory));
+        let named = |name: &ResourceName| self.resources.iter().any(|r| r.name == *name);
+        let families = families.filter(|made| !named(&made.name));
+        own.chain(families.map(Cow::Owned)).collect()
     }
 
     /// The resource by which memory of cards of this kind is asked for: valid settings have at

@@ -1,4 +1,5 @@
 use super::*;
+use crate::name::ProfileName;
 
 fn name(text: &str) -> ResourceName {
     ResourceName::new(text).unwrap()
@@ -16,6 +17,7 @@ fn resource(text: &str, gives: Gives, kinds: &[CardKind]) -> ResourceSetting {
         name: name(text),
         gives,
         unit: None,
+        profile: None,
         kinds: kinds.to_vec(),
     }
 }
@@ -24,7 +26,7 @@ fn resource(text: &str, gives: Gives, kinds: &[CardKind]) -> ResourceSetting {
 fn the_defaults_are_valid_and_complete() {
     let settings = Settings::default();
     assert_eq!(settings.validate(), Ok(()));
-    assert_eq!(settings.resources.len(), 4);
+    assert_eq!(settings.resources.len(), 5);
     let ppu = settings.resource("alibabacloud.com/ppu").unwrap();
     assert!(ppu.covers(CardKind::Ppu) && !ppu.covers(CardKind::Gpu));
     let gpu = settings.resource("aliyun.com/gpu").unwrap();
@@ -71,7 +73,7 @@ fn a_kind_of_card_has_one_core_name_and_one_memory_name() {
     let clash = Err(SettingsError::TwoNames {
         first: name("a.com/core"),
         second: name("b.com/core"),
-        gives: "core",
+        gives: "core".into(),
     });
     assert_eq!(core(&[], &[CardKind::Ppu]), clash);
     assert_eq!(
@@ -185,4 +187,67 @@ fn two_annotations_never_share_a_key() {
             value: "lj-runtimekit/assigned".into(),
         })
     );
+}
+
+#[test]
+fn a_family_makes_a_resource_of_each_profile_unless_one_has_the_name_already() {
+    let settings: Settings = serde_json::from_str(
+        r#"{"resources":[{"name":"a.com/mig-2g","gives":"wholeCard"}],
+            "partitionNames":[{"prefix":"a.com/mig-"},{"prefix":"b.com/x","kinds":["gpu"]}]}"#,
+    )
+    .unwrap();
+    assert_eq!(settings.validate(), Ok(()));
+    let gives = |name: &str| settings.resource(name).map(|r| r.gives);
+    assert_eq!(gives("a.com/mig-2g"), Some(Gives::WholeCard));
+    assert_eq!(gives("a.com/mig-1g.10gb"), Some(Gives::Partition));
+    assert_eq!(gives("a.com/mig-"), None);
+    assert_eq!(gives("a.com/mig-UPPER"), None);
+    assert_eq!(gives("a.com/other"), None);
+    let one = settings.resource("b.com/x1g").unwrap();
+    assert_eq!(one.profile.as_ref().map(ProfileName::as_str), Some("1g"));
+    assert!(one.covers(CardKind::Gpu) && !one.covers(CardKind::Ppu));
+}
+
+#[test]
+fn families_and_partitions_that_have_no_meaning_are_refused() {
+    let families = |prefixes: &[&str]| Settings {
+        partition_names: prefixes
+            .iter()
+            .map(|prefix| PartitionNames {
+                prefix: (*prefix).into(),
+                kinds: Vec::new(),
+            })
+            .collect(),
+        ..Settings::default()
+    };
+    assert_eq!(
+        families(&["no slash"]).validate(),
+        Err(SettingsError::BadPrefix("no slash".into()))
+    );
+    assert_eq!(
+        families(&["a.com/mig-", "a.com/mig-1"]).validate(),
+        Err(SettingsError::SamePrefix {
+            first: "a.com/mig-".into(),
+            second: "a.com/mig-1".into()
+        })
+    );
+    assert!(matches!(
+        families(&["kubernetes.io/mig-"]).validate(),
+        Err(SettingsError::ReservedDomain(_))
+    ));
+    let mut part = resource("a.com/part", Gives::Partition, &[]);
+    assert_eq!(
+        with(vec![part.clone()]).validate(),
+        Err(SettingsError::Profile(name("a.com/part")))
+    );
+    part.profile = ProfileName::new("1g").ok();
+    assert_eq!(with(vec![part.clone()]).validate(), Ok(()));
+    let twice = ResourceSetting {
+        name: name("b.com/part"),
+        ..part.clone()
+    };
+    assert!(matches!(
+        with(vec![part, twice]).validate(),
+        Err(SettingsError::TwoNames { gives, .. }) if gives == "profile 1g"
+    ));
 }

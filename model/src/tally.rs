@@ -142,6 +142,33 @@ impl<'a> Tally<'a> {
         self.check_partitions(card, asked)
     }
 
+    /// How many more of each of the card's profiles find room, each alone.
+    pub(crate) fn rooms_for(&self, card: &Card) -> Box<[u32]> {
+        if card.profiles.is_empty() || self.whole > 0 || self.shared > 0 {
+            return Box::default();
+        }
+        let Some(cuts) = self.cuts(card) else {
+            return Box::default();
+        };
+        let rooms = (0..card.profiles.len()).map(|at| cuts.room(at));
+        rooms
+            .map(|room| u32::try_from(room).unwrap_or(u32::MAX))
+            .collect()
+    }
+
+    /// Whether these partitions find room beside the sum: positions of profiles, and counts.
+    pub(crate) fn have_room(
+        &self,
+        card: &Card,
+        asked: impl IntoIterator<Item = (usize, u32)>,
+    ) -> bool {
+        let mut left = self.cuts(card);
+        asked.into_iter().all(|(at, count)| {
+            let cuts = left.as_mut();
+            cuts.is_some_and(|cuts| cuts.take(at, count.into()).is_ok())
+        })
+    }
+
     fn check_partitions(&self, card: &Card, asked: &CardHold) -> Result<(), Conflict> {
         if asked.partitions.is_empty() {
             return Ok(());
@@ -149,10 +176,10 @@ impl<'a> Tally<'a> {
         let mut cuts = Cuts::new(card);
         for (profile, count) in &self.partitions {
             // Already known to fit, or the card is beyond its size.
-            let _ = cuts.take(profile, *count);
+            let _ = cuts.take_of(profile, *count);
         }
         for (profile, count) in &asked.partitions {
-            cuts.take(profile, u64::from(*count))
+            cuts.take_of(profile, u64::from(*count))
                 .map_err(|free| Conflict::Partition {
                     card: card.id.clone(),
                     profile: profile.clone(),
@@ -167,7 +194,7 @@ impl<'a> Tally<'a> {
     fn cuts<'c>(&self, card: &'c Card) -> Option<Cuts<'c>> {
         let mut cuts = Cuts::new(card);
         for (profile, count) in &self.partitions {
-            cuts.take(profile, *count).ok()?;
+            cuts.take_of(profile, *count).ok()?;
         }
         Some(cuts)
     }
@@ -175,8 +202,7 @@ impl<'a> Tally<'a> {
 
 /// What partitions leave of a card.
 ///
-/// A card has as many slices as its best profile can use (`slices` times `max_count`, the most
-/// over all profiles). Any mix of profiles fits that stays within the slices, within the
+/// Any mix of profiles fits that stays within the slices, within the
 /// memory, and within each profile's own `max_count`; where exactly the hardware puts them is
 /// the Runtime's to decide.
 struct Cuts<'c> {
@@ -190,12 +216,7 @@ struct Cuts<'c> {
 
 impl<'c> Cuts<'c> {
     fn new(card: &'c Card) -> Self {
-        let all_slices = card
-            .profiles
-            .iter()
-            .map(|profile| u64::from(profile.slices) * u64::from(profile.max_count))
-            .max()
-            .unwrap_or(0);
+        let all_slices = card.slices();
         Self {
             profiles: &card.profiles,
             taken: vec![0; card.profiles.len()],
@@ -206,28 +227,39 @@ impl<'c> Cuts<'c> {
     }
 
     /// Takes `count` more of a profile, or says how many more would fit.
-    fn take(&mut self, profile: &ProfileName, count: u64) -> Result<(), u64> {
+    fn take_of(&mut self, profile: &ProfileName, count: u64) -> Result<(), u64> {
         if count == 0 {
             return Ok(());
         }
-        let (known, taken) = self
-            .profiles
-            .iter()
-            .zip(&mut self.taken)
-            .find(|(known, _)| known.name == *profile)
-            .ok_or(0_u64)?;
-        let fit = |left: u64, each: u64| left.checked_div(each).unwrap_or(u64::MAX);
-        let room = u64::from(known.max_count)
-            .saturating_sub(*taken)
-            .min(fit(self.slices, known.slices.into()))
-            .min(fit(self.memory.bytes(), known.memory.bytes()));
+        let at = self.profiles.iter().position(|p| p.name == *profile);
+        self.take(at.ok_or(0_u64)?, count)
+    }
+
+    /// The same, by the profile's position.
+    fn take(&mut self, at: usize, count: u64) -> Result<(), u64> {
+        let room = self.room(at);
+        let (Some(profile), Some(taken)) = (self.profiles.get(at), self.taken.get_mut(at)) else {
+            return Err(0);
+        };
         if count > room {
             return Err(room);
         }
         *taken += count;
-        self.slices -= count * u64::from(known.slices);
-        self.memory = MemoryBytes::new(self.memory.bytes() - count * known.memory.bytes());
+        self.slices -= count * u64::from(profile.slices);
+        self.memory = MemoryBytes::new(self.memory.bytes() - count * profile.memory.bytes());
         Ok(())
+    }
+
+    /// How many more of a profile fit.
+    fn room(&self, at: usize) -> u64 {
+        let (Some(profile), Some(taken)) = (self.profiles.get(at), self.taken.get(at)) else {
+            return 0;
+        };
+        let fit = |left: u64, each: u64| left.checked_div(each).unwrap_or(u64::MAX);
+        u64::from(profile.max_count)
+            .saturating_sub(*taken)
+            .min(fit(self.slices, profile.slices.into()))
+            .min(fit(self.memory.bytes(), profile.memory.bytes()))
     }
 
     /// Slices left, in percent of the card, rounded down.

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use model::name::CardId;
 
+use crate::profile::Profile;
+
 /// Something that goes wrong, or right again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
@@ -21,6 +23,8 @@ pub enum Fault {
     OlderInterface(bool),
     /// Switches of the feature fail.
     FeatureFails(bool),
+    /// The node has other cards, or the same that can be cut otherwise.
+    ReplaceCards(Box<Profile>),
 }
 
 /// What happens to a card.
@@ -80,13 +84,32 @@ impl Parameters<'_> {
             "refuse-allocate" => Fault::RefuseAllocate(self.number("times", Some(1))?),
             "older-interface" => Fault::OlderInterface(self.number("on", Some(true))?),
             "feature-fails" => Fault::FeatureFails(self.number("on", Some(true))?),
+            "replace-cards" => Fault::ReplaceCards(Box::new(self.profile()?)),
             unknown => {
                 let unknown: String = unknown.chars().take(40).collect();
                 return Err(format!(
-                    "no fault {unknown:?}: there are card-lost, card-back, unhealthy, healthy, ecc, slow, eof, restart, refuse-allocate, older-interface, feature-fails"
+                    "no fault {unknown:?}: there are card-lost, card-back, unhealthy, healthy, ecc, slow, eof, restart, refuse-allocate, older-interface, feature-fails, replace-cards"
                 ));
             }
         })
+    }
+
+    /// A built-in one, with only the partitions that are named, where any are.
+    fn profile(&mut self) -> Result<Profile, String> {
+        let text = self.left.remove("profile");
+        let text = text.ok_or_else(|| format!("{} needs profile=NAME", self.fault))?;
+        let mut profile = Profile::built_in_called(&text)?;
+        if let Some(only) = self.left.remove("partitions") {
+            let names: Vec<&str> = only.split(',').collect();
+            let all = std::mem::take(&mut profile.partitions);
+            for name in names {
+                let known = all.iter().find(|p| p.name.as_str() == name);
+                let missing =
+                    || format!("{}: profile {text} has no partition {name:?}", self.fault);
+                profile.partitions.push(known.ok_or_else(missing)?.clone());
+            }
+        }
+        Ok(profile)
     }
 
     fn card(&mut self) -> Result<CardId, String> {
@@ -167,6 +190,12 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(fault), "{text}");
         }
+        let cut = parse("replace-cards?profile=gpu-8-mig&partitions=7g.141gb");
+        let Ok(Fault::ReplaceCards(cut)) = cut else {
+            panic!("{cut:?}");
+        };
+        let names: Vec<&str> = cut.partitions.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!((names, cut.cards), (vec!["7g.141gb"], 8));
     }
 
     #[test]
@@ -179,6 +208,12 @@ mod tests {
             ("slow?milliseconds=99999999", "99999999"),
             ("eof?when=now", "when"),
             ("slow", "milliseconds"),
+            ("replace-cards", "profile=NAME"),
+            ("replace-cards?profile=gpu-9", "gpu-9"),
+            (
+                "replace-cards?profile=gpu-8-mig&partitions=1g.18gb,9g",
+                "9g",
+            ),
         ] {
             let why = parse(text).unwrap_err();
             assert!(why.contains(named) && !why.contains('\n'), "{text}: {why}");

@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
 
-    /// What hardware: ppu-8x144, ppu-16x144, gpu-8-mig, amd-8, gcu-8, xpu-8, or a file
+    /// What hardware: ppu-8x144, ppu-16x144, ppu-8-cut, gpu-8-mig, amd-8, gcu-8, xpu-8, or a file
     #[arg(long, value_name = "NAME|FILE", default_value = "ppu-8x144")]
     profile: String,
 

@@ -11,8 +11,9 @@ use model::{
 use serde::Deserialize;
 
 /// The built-in profiles.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("ppu-8x144", include_str!("../profiles/ppu-8x144.yaml")),
+    ("ppu-8-cut", include_str!("../profiles/ppu-8-cut.yaml")),
     ("ppu-16x144", include_str!("../profiles/ppu-16x144.yaml")),
     ("gpu-8-mig", include_str!("../profiles/gpu-8-mig.yaml")),
     ("amd-8", include_str!("../profiles/amd-8.yaml")),
@@ -24,7 +25,7 @@ const BUILT_IN: [(&str, &str); 6] = [
 const MOST_CARDS: u32 = 256;
 
 /// One kind of server, as its file says.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Profile {
     /// The cards' family; also the first part of their ids.
@@ -73,7 +74,7 @@ pub struct Profile {
 }
 
 /// Links of one speed.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Links {
     /// Cards that are linked two by two.
@@ -87,7 +88,7 @@ pub struct Links {
 }
 
 /// One cut.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Partition {
     /// Such as `1g.18gb`.
@@ -106,21 +107,24 @@ const fn yes() -> bool {
 }
 
 impl Profile {
+    /// The built-in profile of that name.
+    pub fn built_in_called(name: &str) -> Result<Self, String> {
+        let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) else {
+            let name: String = name.chars().take(80).collect();
+            let names: Vec<_> = Self::built_in().collect();
+            let names = names.join(", ");
+            return Err(format!("no profile {name:?}: there are {names}"));
+        };
+        kit::config::parse(text, name).map_err(|e| e.to_string())
+    }
+
     /// The built-in profile of that name, or the file there.
     pub fn load(name_or_file: &str) -> Result<Self, Failure> {
-        let built_in = BUILT_IN.iter().find(|(name, _)| *name == name_or_file);
-        let profile: Self = match built_in {
-            Some((name, text)) => kit::config::parse(text, name)?,
-            None if name_or_file.contains(['/', '.']) => {
-                kit::config::load(Path::new(name_or_file))?
-            }
-            None => {
-                let names: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-                return Err(Failure::Usage(format!(
-                    "no profile {name_or_file:?}: there are {}, or name a file",
-                    names.join(", ")
-                )));
-            }
+        let profile: Self = if name_or_file.contains(['/', '.']) {
+            kit::config::load(Path::new(name_or_file))?
+        } else {
+            Self::built_in_called(name_or_file)
+                .map_err(|why| Failure::Usage(format!("{why}, or name a file")))?
         };
         let cards = profile
             .inventory()
@@ -251,6 +255,7 @@ mod tests {
         for (name, count) in [
             ("ppu-8x144", 8),
             ("ppu-16x144", 16),
+            ("ppu-8-cut", 8),
             ("gpu-8-mig", 8),
             ("amd-8", 8),
             ("gcu-8", 8),
@@ -272,7 +277,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Profile::built_in().count(), 6);
+        assert_eq!(Profile::built_in().count(), 7);
     }
 
     #[test]

@@ -78,14 +78,9 @@ impl State {
         switch_takes: Duration,
         seed: u64,
     ) -> Self {
-        let cards = inventory.cards().iter().map(|card| CardState {
-            card: card.clone(),
-            is_lost: false,
-            counters: Counters::default(),
-        });
         let mut state = Self {
             profile,
-            cards: cards.collect(),
+            cards: fresh(inventory),
             feature,
             switch_takes,
             book: Book::default(),
@@ -246,6 +241,13 @@ impl State {
             Fault::RefuseAllocate(times) => self.behaviour.refuse_allocations = *times,
             Fault::OlderInterface(on) => self.behaviour.is_older = *on,
             Fault::FeatureFails(on) => self.behaviour.switch_fails = *on,
+            Fault::ReplaceCards(profile) => {
+                let inventory = profile.inventory()?;
+                self.cards = fresh(&inventory);
+                self.profile = (**profile).clone();
+                self.generation += 1;
+                self.count_cards();
+            }
             // The connections' affair.
             Fault::Eof | Fault::Restart(_) => {}
         }
@@ -276,6 +278,15 @@ impl State {
         let there = self.cards.iter().filter(|c| !c.is_lost);
         self.book.set_cards(there.map(|c| c.card.clone()));
     }
+}
+
+fn fresh(inventory: &Inventory) -> Vec<CardState> {
+    let cards = inventory.cards().iter().map(|card| CardState {
+        card: card.clone(),
+        is_lost: false,
+        counters: Counters::default(),
+    });
+    cards.collect()
 }
 
 #[cfg(test)]

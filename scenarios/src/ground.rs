@@ -14,6 +14,8 @@ pub mod names {
     pub const CORE: &str = "aliyun.com/gpu-core";
     /// GiB of a card.
     pub const MEMORY: &str = "aliyun.com/gpu-memory";
+    /// Slices of a partition.
+    pub const SLICE: &str = "aliyun.com/gpu-slice";
 }
 
 /// What a node of 8 PPU cards of 144 GiB offers.
@@ -92,8 +94,16 @@ pub trait Ground {
         verb: &str,
         body: &serde_json::Value,
     ) -> impl Future<Output = anyhow::Result<serde_json::Value>>;
+    /// Makes something happen to the Runtime of a node, such as `refuse-allocate?times=1`.
+    fn runtime_fault(&self, number: usize, fault: &str)
+    -> impl Future<Output = anyhow::Result<()>>;
     /// Makes the first node's Runtime refuse the next allocations.
-    fn refuse_allocations(&self, times: u32) -> impl Future<Output = anyhow::Result<()>>;
+    fn refuse_allocations(&self, times: u32) -> impl Future<Output = anyhow::Result<()>> {
+        async move {
+            let fault = format!("refuse-allocate?times={times}");
+            self.runtime_fault(0, &fault).await
+        }
+    }
     /// Ends a part.
     fn stop(&self, victim: Victim, signal: Signal) -> impl Future<Output = anyhow::Result<()>>;
     /// Starts a part that was ended.

@@ -393,8 +393,8 @@ impl Ground for Lab {
         Ok(self.client.request(request).await?)
     }
 
-    async fn refuse_allocations(&self, times: u32) -> anyhow::Result<()> {
-        let url = format!("http://10.77.0.11:9599/faults/refuse-allocate?times={times}");
+    async fn runtime_fault(&self, number: usize, fault: &str) -> anyhow::Result<()> {
+        let url = format!("http://10.77.0.1{}:9599/faults/{fault}", number + 1);
         post(&url).await.map(drop)
     }
 

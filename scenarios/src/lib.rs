@@ -12,6 +12,7 @@
 mod batch;
 mod ground;
 pub mod lab;
+mod partitions;
 mod restarts;
 mod shares;
 mod stand_ins;
@@ -21,6 +22,7 @@ mod watching;
 pub use batch::batch_of_six_with_a_refusal;
 pub use ground::{Ground, Victim, WHOLE_NODE, names};
 pub use lab::Lab;
+pub use partitions::{case_5_names_come_and_go_with_the_cards, partitions};
 pub use restarts::{
     case_10_restarts_lose_nothing, each_part_in_turn, pods_meet_a_runtime_that_is_away, short_pods,
     short_pods_survive_restarts,

@@ -212,9 +212,9 @@ impl Ground for StandIns {
         )?)
     }
 
-    async fn refuse_allocations(&self, times: u32) -> anyhow::Result<()> {
-        let control = self.stage.layout().runtime_control_url(0);
-        testbed::stage::post(&format!("{control}/faults/refuse-allocate?times={times}"))
+    async fn runtime_fault(&self, number: usize, fault: &str) -> anyhow::Result<()> {
+        let control = self.stage.layout().runtime_control_url(number);
+        testbed::stage::post(&format!("{control}/faults/{fault}"))
             .await
             .map(drop)
     }

@@ -27,6 +27,7 @@ on_ready_node! {
     case_13_an_idle_node_reports_all_cards => |g| scenarios::case_13_idle_node(g);
     a_batch_of_six_with_a_refusal_reaches_the_right_pods => |g| scenarios::batch_of_six_with_a_refusal(g);
     no_card_is_whole_and_shared_at_once => |g| scenarios::whole_and_shared_cards_never_meet(g);
+    partitions_fill_a_card_and_others_keep_off_it => |g| scenarios::partitions(g);
     pods_meet_a_runtime_that_is_away => |g| scenarios::pods_meet_a_runtime_that_is_away(g);
     short_pods_survive_the_restart_of_each_program => |g| scenarios::short_pods_survive_restarts(g, &Victim::PROGRAMS);
     each_part_killed_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, &StandIns::victims(), Signal::Kill);
@@ -47,6 +48,13 @@ async fn a_removed_label_leaves_no_names_even_without_the_plugin() -> anyhow::Re
     let ground = StandIns::with_short_grace().await?;
     ground
         .seen(scenarios::a_removed_label_leaves_no_names_even_without_the_plugin(&ground).await)?;
+    ground.end().await
+}
+
+#[tokio::test]
+async fn case_5_names_come_and_go_with_the_cards() -> anyhow::Result<()> {
+    let ground = StandIns::with_short_grace().await?;
+    ground.seen(scenarios::case_5_names_come_and_go_with_the_cards(&ground).await)?;
     ground.end().await
 }
 

@@ -56,7 +56,7 @@ async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
     match args.command {
         Command::ApiServer(whole) => api_server::start(&whole.own, &tasks).map(drop),
         Command::Kubelet(whole) => kubelet::run(whole.own, &tasks),
-        Command::Scheduler(whole) => scheduler::start(whole.own, &chassis.settings, &tasks),
+        Command::Scheduler(whole) => scheduler::start(whole.own, &tasks),
         Command::Demo(whole) => demo::run(whole.own, tasks).await,
     }
 }

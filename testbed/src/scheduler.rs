@@ -23,7 +23,6 @@ mod queue;
 mod report;
 
 use kit::Failure;
-use model::settings::Settings;
 
 use cycle::Scheduler;
 use extender::Extender;
@@ -43,8 +42,7 @@ pub struct SchedulerArgs {
     #[arg(long, value_name = "NAME", default_value = "default-scheduler")]
     pub scheduler_name: String,
 
-    /// Pods that ask for such a resource go to the extender; the resources of the configuration
-    /// where left out
+    /// Pods that ask for such a resource go to the extender; all pods where left out
     #[arg(long, value_name = "NAME")]
     pub managed_resource: Vec<String>,
 
@@ -58,17 +56,11 @@ pub struct SchedulerArgs {
 }
 
 /// Starts `testbed scheduler` as a critical task. Must be called on a tokio runtime.
-pub fn start(args: SchedulerArgs, settings: &Settings, tasks: &kit::Tasks) -> Result<(), Failure> {
+pub fn start(args: SchedulerArgs, tasks: &kit::Tasks) -> Result<(), Failure> {
     let client = args.api.client().map_err(Failure::fatal)?;
     let extender = match &args.extender {
         Some(url) => Some(Extender::new(url, !args.no_node_cache).map_err(Failure::fatal)?),
         None => None,
-    };
-    let managed = if args.managed_resource.is_empty() {
-        let names = settings.resources.iter();
-        names.map(|r| r.name.as_str().to_owned()).collect()
-    } else {
-        args.managed_resource
     };
     tracing::info!(
         name = args.scheduler_name,
@@ -78,7 +70,7 @@ pub fn start(args: SchedulerArgs, settings: &Settings, tasks: &kit::Tasks) -> Re
     let scheduler = Scheduler::new(
         client,
         args.scheduler_name,
-        extender.map(|e| (e, managed, args.ignored_resource)),
+        extender.map(|e| (e, args.managed_resource, args.ignored_resource)),
     );
     let shutdown = tasks.shutdown_token();
     tasks.critical("scheduler", async move {

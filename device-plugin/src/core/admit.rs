@@ -1,6 +1,6 @@
 //! Kubelet's two calls for a pod in admission.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use model::{
     annotation,
@@ -168,7 +168,7 @@ impl Core {
     fn setting(&self, resource: &ResourceName) -> Result<ResourceSetting, Refusal> {
         self.settings
             .resource(resource.as_str())
-            .cloned()
+            .map(Cow::into_owned)
             .ok_or_else(|| Refusal::NotOurs(resource.clone()))
     }
 
@@ -249,7 +249,7 @@ impl Core {
         let planned = all.of(consumer.container.as_str()).unwrap_or_default();
         let asked_cards = match asked.ask {
             Ask::Nothing => 0,
-            Ask::Share { .. } => 1,
+            Ask::Share { .. } | Ask::Partition { .. } => 1,
             Ask::Whole { count, .. } => usize::try_from(count).unwrap_or(usize::MAX),
         };
         if planned.len() != asked_cards {

@@ -53,13 +53,13 @@ impl Core {
                 continue;
             };
             let inventory = self.ledger.inventory();
-            for (card, wanted) in grants::wanted(grants, setting, amount.count, inventory) {
+            for (card, wanted) in grants::wanted(grants, &setting, amount.count, inventory) {
                 let on_card = |id: &&String| id.parse::<DeviceId>().is_ok_and(|d| d.card == card);
                 let given = self.book.values().flat_map(|e| e.containers.values());
                 let given = given.filter_map(|g| g.devices.get(name)).flatten();
                 let taken: BTreeSet<&String> = stale.iter().chain(given).filter(on_card).collect();
                 let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-                let all = count(grants::on_card(setting, inventory, &card));
+                let all = count(grants::on_card(&setting, inventory, &card));
                 let offered = all.saturating_sub(taken.len());
                 let wanted = count(wanted);
                 if offered < wanted {

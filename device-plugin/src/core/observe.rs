@@ -219,23 +219,21 @@ impl Core {
             return Ok(None);
         }
         let mut all = Vec::new();
-        let mut setting = None;
         for (resource, ids) in &devices {
-            let one = self.settings.resource(resource);
-            if let Some(one) = one {
-                let parsed = grants::parse(one, ids);
-                all.extend(parsed.map_err(|e| format!("container {name}: {e}"))?);
+            if let Some(setting) = self.settings.resource(resource) {
+                let parsed = grants::parse(&setting, ids);
+                let parsed = parsed.map_err(|e| format!("container {name}: {e}"))?;
+                all.push((setting, parsed));
             }
-            setting = setting.or(one);
         }
-        let cards = grants::by_card(&all);
+        let cards = grants::by_card(all.iter().flat_map(|(_, ids)| ids));
         let asked = view
             .request
             .as_ref()
             .ok()
             .and_then(|r| r.containers.iter().find(|c| c.name == *name));
         let inventory = self.ledger.inventory();
-        let known = asked.zip(setting).and_then(|(asked, setting)| {
+        let known = asked.zip(all.first()).and_then(|(asked, (setting, _))| {
             let planned = before.map(|b| b.grants.as_slice());
             grants::of_cards(asked, setting, &cards, planned, &self.settings, inventory).ok()
         });

@@ -2,6 +2,7 @@
 
 use super::whole;
 use crate::{
+    card::{Card, Cut, PartitionProfile},
     ledger::{CardMode, Ledger, Room, used},
     name::ResourceName,
     plan::{GrantMode, Plan},
@@ -11,10 +12,12 @@ use crate::{
 };
 
 /// One card's use by the pod so far, as [`crate::phase`] counts it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Draft {
     pub(super) whole: bool,
     pub(super) shared: bool,
+    /// The partitions of it: few, of one profile most often.
+    parts: Vec<Parts>,
     /// By sidecars and app containers.
     kept_core: u32,
     kept_memory: u64,
@@ -23,15 +26,58 @@ pub(super) struct Draft {
     pub(super) peak_memory: u64,
 }
 
+/// Partitions of one profile on one card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Parts {
+    /// The profile's position in the card's list.
+    profile: usize,
+    kept: u32,
+    peak: u32,
+}
+
 impl Draft {
     /// With a share of this much more.
-    pub(super) fn with_share(self, role: Role, core: u32, memory: MemoryBytes) -> Self {
+    pub(super) fn with_share(&self, role: Role, core: u32, memory: MemoryBytes) -> Self {
+        let mut with = self.with_use(role, core, memory.bytes());
+        with.shared = true;
+        with
+    }
+
+    /// With that many partitions of the card more.
+    pub(super) fn with_parts(&self, role: Role, card: &Card, profile: usize, count: u32) -> Self {
+        let mut with = match card.profiles.get(profile) {
+            Some(profile) => {
+                let (core, memory) = use_of(card, profile, count);
+                self.with_use(role, core, memory)
+            }
+            None => self.clone(),
+        };
+        let at = with.parts.iter().position(|parts| parts.profile == profile);
+        let mut parts = match at {
+            Some(at) => with.parts.swap_remove(at),
+            None => Parts {
+                profile,
+                kept: 0,
+                peak: 0,
+            },
+        };
+        let count = parts.kept.saturating_add(count);
+        parts.peak = count.max(parts.peak);
+        if role != Role::Init {
+            parts.kept = count;
+        }
+        with.parts.push(parts);
+        with
+    }
+
+    fn with_use(&self, role: Role, core: u32, memory: u64) -> Self {
         let core = self.kept_core.saturating_add(core);
-        let memory = self.kept_memory.saturating_add(memory.bytes());
+        let memory = self.kept_memory.saturating_add(memory);
         let keeps = role != Role::Init;
         Self {
             whole: self.whole,
-            shared: true,
+            shared: self.shared,
+            parts: self.parts.clone(),
             kept_core: if keeps { core } else { self.kept_core },
             kept_memory: if keeps { memory } else { self.kept_memory },
             peak_core: core.max(self.peak_core),
@@ -41,12 +87,25 @@ impl Draft {
 
     /// Whether the pod takes nothing of the card.
     pub(super) fn is_untouched(&self) -> bool {
-        !self.whole && !self.shared
+        !self.whole && !self.shared && self.parts.is_empty()
     }
 
-    /// Whether the card has room for it.
-    pub(super) fn fits(&self, room: &Room) -> bool {
-        self.peak_core <= room.core.into() && self.peak_memory <= room.memory.bytes()
+    /// Whether the pod has partitions of the card.
+    pub(super) fn is_cut(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Whether the card at that position has room for it.
+    pub(super) fn fits(&self, ledger: &Ledger, at: usize, room: &Room) -> bool {
+        match self.parts.as_slice() {
+            [] => self.peak_core <= room.core.into() && self.peak_memory <= room.memory.bytes(),
+            [one] => ledger.has_room_for(at, &[(one.profile, one.peak)]),
+            several => {
+                let asked: Vec<(usize, u32)> =
+                    several.iter().map(|p| (p.profile, p.peak)).collect();
+                ledger.has_room_for(at, &asked)
+            }
+        }
     }
 
     /// How much of the card is then promised, of 1000.
@@ -54,7 +113,13 @@ impl Draft {
         if self.whole {
             return 1000;
         }
-        if !self.shared || !matches!(room.mode, CardMode::Free | CardMode::Shared) {
+        let may = match room.mode {
+            CardMode::Free => self.shared || self.is_cut(),
+            CardMode::Shared => self.shared,
+            CardMode::Partitioned => self.is_cut(),
+            CardMode::Whole => false,
+        };
+        if !may {
             return room.used;
         }
         used(
@@ -64,6 +129,14 @@ impl Draft {
             room.size,
         )
     }
+}
+
+/// Partitions as parts of their card: its slices in percent, and memory.
+fn use_of(card: &Card, profile: &PartitionProfile, count: u32) -> (u32, u64) {
+    let slices = u64::from(profile.slices) * u64::from(count);
+    let percent = slices.saturating_mul(100) / card.slices().max(1);
+    let memory = profile.memory.bytes().saturating_mul(count.into());
+    (u32::try_from(percent).unwrap_or(u32::MAX), memory)
 }
 
 /// What kubelet has in hand to give to later containers before anything else.
@@ -152,7 +225,14 @@ pub(super) fn score_of_plan(plan: &Plan, ledger: &Ledger, nodes: Policy) -> u8 {
             continue;
         };
         match &grant.mode {
-            GrantMode::Whole | GrantMode::Partition { .. } => draft.whole = true,
+            GrantMode::Whole => draft.whole = true,
+            GrantMode::Partition { profile, count } => {
+                let card = ledger.inventory().get(&grant.card);
+                let cut = Cut::Profile(profile.clone());
+                if let Some((card, at)) = card.and_then(|c| Some((c, c.position_of(&cut)?))) {
+                    *draft = draft.with_parts(Role::App, card, at, *count);
+                }
+            }
             GrantMode::Share { core, memory } => {
                 *draft = draft.with_share(Role::App, CorePercent::percent(*core), *memory);
             }

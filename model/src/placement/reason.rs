@@ -2,6 +2,7 @@
 
 use super::{NoFit, trial::Need};
 use crate::{
+    card::Cut,
     ledger::Ledger,
     quantity::{CorePercent, MemoryBytes},
 };
@@ -35,6 +36,36 @@ pub(super) fn why_no_share(
         return NoFit::Together { core, memory };
     }
     NoFit::Share { core, memory }
+}
+
+/// Why no card takes these partitions; `forced` where kubelet leaves no choice of the card.
+pub(super) fn why_no_partition(
+    ledger: &Ledger,
+    need: &Need<'_>,
+    cut: &Cut,
+    count: u32,
+    forced: bool,
+) -> NoFit {
+    let cards = ledger.rooms().iter().zip(ledger.inventory().cards());
+    let of_kind = || cards.clone().filter(|(room, _)| need.covers(room));
+    let mut cuttable = of_kind()
+        .filter(|(_, card)| !card.profiles.is_empty())
+        .peekable();
+    if cuttable.peek().is_none() {
+        return NoFit::NoSuchCard(need.resource.clone());
+    }
+    if !cuttable.any(|(_, card)| card.profile_of(cut).is_some()) {
+        return NoFit::NoSuchPartition(cut.clone());
+    }
+    if !of_kind().any(|(room, card)| room.healthy && card.profile_of(cut).is_some()) {
+        return NoFit::Unhealthy(need.resource.clone());
+    }
+    let cut = cut.clone();
+    if forced {
+        NoFit::PartitionTogether { cut, count }
+    } else {
+        NoFit::Partition { cut, count }
+    }
 }
 
 /// Why there are not as many free cards as asked.

@@ -4,14 +4,14 @@
 use super::{
     NoFit,
     draft::{Draft, HandedOn, take},
-    reason::{why_no_share, why_no_whole},
-    trial::{Need, NeedOf, Trial, rank},
+    reason::why_no_whole,
+    trial::{Need, NeedOf, Part, Trial, rank},
     whole,
 };
 use crate::{
     ledger::{Ledger, Room},
     name::ResourceName,
-    quantity::{CorePercent, MemoryBytes},
+    quantity::MemoryBytes,
     request::{Amount, Role},
     settings::Policy,
 };
@@ -73,7 +73,7 @@ impl<'s, 'a> Solver<'s, 'a> {
             return true;
         };
         let planned = match need.ask {
-            NeedOf::Share { core, memory } => self.share(at, need, core, memory),
+            NeedOf::Part(part) => self.part(at, need, part),
             NeedOf::Whole {
                 count,
                 resource,
@@ -98,13 +98,7 @@ impl<'s, 'a> Solver<'s, 'a> {
     }
 
     /// None for the reason where a later container has said it.
-    fn share(
-        &mut self,
-        at: usize,
-        need: &'s Need<'a>,
-        core: Option<CorePercent>,
-        memory: Option<MemoryBytes>,
-    ) -> Result<(), Option<NoFit>> {
+    fn part(&mut self, at: usize, need: &'s Need<'a>, part: Part<'a>) -> Result<(), Option<NoFit>> {
         let forced = self.forced(need)?;
         let order = forced.map_or_else(|| self.order(need), |card| vec![card]);
         let mut tried: Vec<&Room> = Vec::new();
@@ -112,15 +106,14 @@ impl<'s, 'a> Solver<'s, 'a> {
         for card in order {
             let (Some(room), Some(before)) = (
                 self.ledger.rooms().get(card),
-                self.drafts.get(card).copied(),
+                self.drafts.get(card).cloned(),
             ) else {
                 continue;
             };
-            let (core, memory) = self.trial.share_of(core, memory, room);
-            let after = before.with_share(need.role, core.percent(), memory);
-            if before.whole || !need.can_share(room) || !after.fits(room) {
+            let after = self.trial.with_part(&before, need, part, self.ledger, card);
+            let Some(after) = after else {
                 continue;
-            }
+            };
             // A card just like one that led nowhere leads nowhere.
             if before.is_untouched() {
                 if tried.contains(&room) {
@@ -146,16 +139,10 @@ impl<'s, 'a> Solver<'s, 'a> {
         if found {
             return Err(None);
         }
-        Err(Some(why_no_share(
-            self.ledger,
-            need,
-            core,
-            memory,
-            forced.is_some(),
-        )))
+        Err(Some(need.why_no_part(self.ledger, part, forced.is_some())))
     }
 
-    /// The card where what kubelet hands on to this share lies, if any does.
+    /// The card where what kubelet hands on to this container lies, if any does.
     fn forced(&self, need: &Need<'_>) -> Result<Option<usize>, Option<NoFit>> {
         let mut forced = None;
         for left in &self.handed {
@@ -175,7 +162,7 @@ impl<'s, 'a> Solver<'s, 'a> {
         Ok(forced)
     }
 
-    /// The cards in the order in which this share tries them. An init container goes where
+    /// The cards in the order in which a part of one is looked for. An init container goes where
     /// earlier ones were if it can: a later container may be handed something of each.
     fn order(&self, need: &Need<'_>) -> Vec<usize> {
         let rooms = self.ledger.rooms();

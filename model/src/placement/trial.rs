@@ -3,11 +3,11 @@
 use super::{
     NoFit,
     draft::{self, Draft},
-    reason::{why_no_share, why_no_whole},
+    reason::{why_no_partition, why_no_share, why_no_whole},
     solver::{Solution, Solver},
 };
 use crate::{
-    card::CardKind,
+    card::{CardKind, Cut},
     ledger::{CardMode, Ledger, Room},
     name::{ContainerName, ResourceName},
     plan::{ContainerGrants, Grant, GrantMode, Plan},
@@ -56,9 +56,19 @@ pub(super) enum NeedOf<'a> {
         per_card: u64,
         memory: Option<MemoryBytes>,
     },
+    Part(Part<'a>),
+}
+
+/// What a container needs of one card.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part<'a> {
     Share {
         core: Option<CorePercent>,
         memory: Option<MemoryBytes>,
+    },
+    Partition {
+        cut: &'a Cut,
+        count: u32,
     },
 }
 
@@ -83,10 +93,13 @@ impl<'a> Trial<'a> {
             }
             let ask = match &container.ask {
                 Ask::Nothing => return None,
-                Ask::Share { core, memory } => NeedOf::Share {
+                Ask::Share { core, memory } => NeedOf::Part(Part::Share {
                     core: *core,
                     memory: *memory,
-                },
+                }),
+                Ask::Partition { cut, count } => {
+                    NeedOf::Part(Part::Partition { cut, count: *count })
+                }
                 Ask::Whole {
                     count,
                     resource,
@@ -155,11 +168,16 @@ impl<'a> Trial<'a> {
     /// much.
     pub fn could_fit(&self, ledger: &Ledger) -> bool {
         self.needs.iter().all(|need| {
-            let rooms = ledger.rooms().iter();
-            let mut usable = rooms.filter(|room| room.healthy && need.covers(room));
+            let rooms = ledger.rooms().iter().zip(ledger.inventory().cards());
+            let mut usable = rooms.filter(|(room, _)| room.healthy && need.covers(room));
             match need.ask {
-                NeedOf::Share { memory, .. } => usable
-                    .any(|room| room.shareable && memory.is_none_or(|memory| memory <= room.size)),
+                NeedOf::Part(Part::Share { memory, .. }) => usable.any(|(room, _)| {
+                    room.shareable && memory.is_none_or(|memory| memory <= room.size)
+                }),
+                NeedOf::Part(Part::Partition { cut, count }) => usable.any(|(_, card)| {
+                    card.profile_of(cut)
+                        .is_some_and(|profile| count <= profile.max_count)
+                }),
                 NeedOf::Whole { count, .. } => {
                     u32::try_from(usable.count()).is_ok_and(|usable| usable >= count)
                 }
@@ -172,9 +190,9 @@ impl<'a> Trial<'a> {
     pub fn score(&self, ledger: &Ledger, placement: PlacementSetting) -> Option<u8> {
         let PlacementSetting { cards, nodes } = placement;
         if let [need] = self.needs.as_slice()
-            && let NeedOf::Share { core, memory } = need.ask
+            && let NeedOf::Part(part) = need.ask
         {
-            let best = self.best_share(need, core, memory, ledger, cards)?;
+            let best = self.best_part(need, part, ledger, cards)?;
             return Some(draft::score(ledger, nodes, [best], &[]));
         }
         let solution = self.solve(ledger, cards).ok()?;
@@ -188,14 +206,13 @@ impl<'a> Trial<'a> {
     /// Whether some card, or enough cards, are free for the only container.
     fn one_fits(&self, need: &Need<'_>, ledger: &Ledger) -> Result<(), NoFit> {
         match need.ask {
-            NeedOf::Share { core, memory } => {
-                let fits = ledger.rooms().iter().any(|room| {
-                    need.can_share(room) && self.share_on(need, core, memory, room).fits(room)
-                });
-                if fits {
+            NeedOf::Part(part) => {
+                let untouched = Draft::default();
+                let mut all = 0..ledger.rooms().len();
+                if all.any(|at| self.with_part(&untouched, need, part, ledger, at).is_some()) {
                     return Ok(());
                 }
-                Err(why_no_share(ledger, need, core, memory, false))
+                Err(need.why_no_part(ledger, part, false))
             }
             NeedOf::Whole {
                 count,
@@ -214,33 +231,51 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The card for the only container's share, and how much of it is then promised.
-    fn best_share(
+    /// The card for the only container's part, and how much of it is then promised.
+    fn best_part(
         &self,
         need: &Need<'_>,
-        core: Option<CorePercent>,
-        memory: Option<MemoryBytes>,
+        part: Part<'_>,
         ledger: &Ledger,
         cards: Policy,
     ) -> Option<(usize, u16)> {
-        let fitting = ledger.rooms().iter().enumerate().filter_map(|(at, room)| {
-            let share = self.share_on(need, core, memory, room);
-            (need.can_share(room) && share.fits(room)).then_some((at, room, share))
-        });
         let untouched = Draft::default();
-        let (at, room, share) = fitting.min_by_key(|(_, room, _)| rank(cards, room, &untouched))?;
-        Some((at, share.used(room)))
+        let rooms = ledger.rooms().iter().enumerate();
+        let fitting = rooms.filter_map(|(at, room)| {
+            let after = self.with_part(&untouched, need, part, ledger, at)?;
+            Some((at, room, after))
+        });
+        let (at, room, after) = fitting.min_by_key(|(_, room, _)| rank(cards, room, &untouched))?;
+        Some((at, after.used(room)))
     }
 
-    fn share_on(
+    /// The card at that position with the part as well; none where it has no room for it.
+    pub(super) fn with_part(
         &self,
+        before: &Draft,
         need: &Need<'_>,
-        core: Option<CorePercent>,
-        memory: Option<MemoryBytes>,
-        room: &Room,
-    ) -> Draft {
-        let (core, memory) = self.share_of(core, memory, room);
-        Draft::default().with_share(need.role, core.percent(), memory)
+        part: Part<'_>,
+        ledger: &Ledger,
+        at: usize,
+    ) -> Option<Draft> {
+        let room = ledger.rooms().get(at)?;
+        let after = match part {
+            Part::Share { core, memory } => {
+                if before.whole || before.is_cut() || !need.can_share(room) {
+                    return None;
+                }
+                let (core, memory) = self.share_of(core, memory, room);
+                before.with_share(need.role, core.percent(), memory)
+            }
+            Part::Partition { cut, count } => {
+                if before.whole || before.shared || !need.can_cut(room) {
+                    return None;
+                }
+                let card = ledger.inventory().cards().get(at)?;
+                before.with_parts(need.role, card, card.position_of(cut)?, count)
+            }
+        };
+        after.fits(ledger, at, room).then_some(after)
     }
 
     /// What a share is on that card: where only core is asked, memory in the same proportion.
@@ -263,15 +298,20 @@ impl<'a> Trial<'a> {
     }
 
     fn grant(&self, need: &Need<'_>, ledger: &Ledger, at: usize) -> Option<Grant> {
+        let card = ledger.inventory().cards().get(at)?;
         let mode = match need.ask {
             NeedOf::Whole { .. } => GrantMode::Whole,
-            NeedOf::Share { core, memory } => {
+            NeedOf::Part(Part::Share { core, memory }) => {
                 let (core, memory) = self.share_of(core, memory, ledger.rooms().get(at)?);
                 GrantMode::Share { core, memory }
             }
+            NeedOf::Part(Part::Partition { cut, count }) => GrantMode::Partition {
+                profile: card.profile_of(cut)?.name.clone(),
+                count,
+            },
         };
         Some(Grant {
-            card: ledger.inventory().cards().get(at)?.id.clone(),
+            card: card.id.clone(),
             mode,
         })
     }
@@ -288,6 +328,21 @@ impl Need<'_> {
             && room.shareable
             && matches!(room.mode, CardMode::Free | CardMode::Shared)
             && self.covers(room)
+    }
+
+    /// Whether the card can be cut for this, or is cut already.
+    fn can_cut(&self, room: &Room) -> bool {
+        room.open
+            && matches!(room.mode, CardMode::Free | CardMode::Partitioned)
+            && self.covers(room)
+    }
+
+    /// Why no card has room for the part; `forced` where kubelet leaves no choice of the card.
+    pub(super) fn why_no_part(&self, ledger: &Ledger, part: Part<'_>, forced: bool) -> NoFit {
+        match part {
+            Part::Share { core, memory } => why_no_share(ledger, self, core, memory, forced),
+            Part::Partition { cut, count } => why_no_partition(ledger, self, cut, count, forced),
+        }
     }
 
     /// Whether the card is free for this.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::some;
 use crate::{
-    card::{Card, Inventory, PartitionProfile},
+    card::{Card, Inventory},
     hold::{CardHold, Hold},
     ledger::{CardMode, Ledger},
     name::{CardId, PodUid, ProfileName},
@@ -50,33 +50,13 @@ fn hold() -> impl Strategy<Value = Hold> {
     })
 }
 
-fn inventory() -> impl Strategy<Value = Inventory> {
-    (some::inventory(), prop::bool::ANY).prop_map(|(inventory, cuts)| {
-        let profile = |slices: u32| PartitionProfile {
-            name: ProfileName::new(&format!("{slices}g")).unwrap(),
-            slices,
-            memory: MemoryBytes::from_gib(u64::from(slices) * 3),
-            max_count: 7 / slices,
-        };
-        let cards = inventory.cards().iter().map(|card| Card {
-            profiles: if cuts {
-                vec![profile(1), profile(2)]
-            } else {
-                Vec::new()
-            },
-            ..card.clone()
-        });
-        Inventory::new(cards.collect()).unwrap()
-    })
-}
-
 fn call(with_truth: bool) -> impl Strategy<Value = Call> {
     let pod = 0_u8..6;
     prop_oneof![
         6 => (pod.clone(), hold()).prop_map(|(pod, hold)| Call::Hold(pod, hold)),
         u32::from(with_truth) * 3 => (pod.clone(), hold()).prop_map(|(pod, hold)| Call::Truth(pod, hold)),
         3 => pod.clone().prop_map(Call::Remove),
-        u32::from(with_truth) => inventory().prop_map(Call::Cards),
+        u32::from(with_truth) => some::inventory().prop_map(Call::Cards),
         4 => (pod, some::pod(), some::policy()).prop_map(|(pod, asked, policy)| Call::Place(pod, asked, policy)),
     ]
 }
@@ -155,11 +135,9 @@ fn within_the_cards(ledger: &Ledger, book: &BTreeMap<PodUid, Hold>) {
             .iter()
             .flat_map(|hold| &hold.partitions)
             .map(|(profile, count)| {
-                if profile.as_str() == "1g" {
-                    *count
-                } else {
-                    2 * count
-                }
+                let profiles = state.card.profiles.iter();
+                let mut of_it = profiles.filter(|known| known.name == *profile);
+                of_it.next().map_or(0, |known| known.slices * count)
             })
             .sum();
         assert!(slices <= 7, "{holds:?}");
@@ -217,7 +195,7 @@ proptest! {
 
     #[test]
     fn no_sequence_of_holds_and_placements_promises_more_than_a_card_has_or_mixes_modes(
-        inventory in inventory(),
+        inventory in some::inventory(),
         calls in prop::collection::vec(call(false), 0..24),
     ) {
         let mut ledger = Ledger::new(inventory);
@@ -231,7 +209,7 @@ proptest! {
 
     #[test]
     fn no_sequence_of_calls_loses_anything_even_where_the_truth_is_beyond_the_cards(
-        inventory in inventory(),
+        inventory in some::inventory(),
         calls in prop::collection::vec(call(true), 0..24),
     ) {
         let mut ledger = Ledger::new(inventory);

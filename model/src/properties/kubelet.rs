@@ -7,11 +7,11 @@ use proptest::prelude::*;
 
 use super::some;
 use crate::{
-    card::Inventory,
+    card::{Cut, Inventory},
     device_id::{DeviceId, DeviceKind, devices},
     hold::Hold,
     ledger::Ledger,
-    name::{CardId, PodUid, ResourceName},
+    name::{CardId, PodUid, ProfileName, ResourceName},
     phase,
     placement::place,
     plan::{ContainerGrants, Grant, GrantMode, Plan},
@@ -30,7 +30,8 @@ struct Kubelet {
 impl Kubelet {
     fn new(inventory: &Inventory, dice: u64) -> Self {
         let settings = Settings::default();
-        let all = settings.resources.iter().map(|resource| {
+        let all = settings.resources_of(inventory);
+        let all = all.iter().map(|resource| {
             (
                 resource.name.clone(),
                 devices(inventory, resource).into_iter().collect(),
@@ -124,12 +125,12 @@ fn truth(container: &ContainerRequest, planned: &[Grant], has: &Devices) -> Vec<
     }
     match &container.ask {
         Ask::Nothing => Vec::new(),
-        Ask::Share { .. } => {
+        Ask::Share { .. } | Ask::Partition { .. } => {
             let cards: Vec<&&CardId> = on.keys().collect();
             assert_eq!(
                 cards,
                 [&&planned[0].card],
-                "a share lies where it was planned"
+                "a part lies where it was planned"
             );
             planned.to_vec()
         }
@@ -164,26 +165,42 @@ fn truth(container: &ContainerRequest, planned: &[Grant], has: &Devices) -> Vec<
 }
 
 /// No device that kubelet withholds is missing in the ledger's hold.
-fn covers(hold: &Hold, devices: &Devices) {
-    let mut on: BTreeMap<(&CardId, DeviceKind), u64> = BTreeMap::new();
-    let ids: BTreeSet<&DeviceId> = devices.values().flatten().collect();
-    for id in ids {
-        *on.entry((&id.card, id.kind)).or_default() += 1;
+fn covers(inventory: &Inventory, hold: &Hold, devices: &Devices) {
+    let mut on: BTreeMap<(&CardId, &ResourceName), (DeviceKind, u64)> = BTreeMap::new();
+    for (resource, ids) in devices {
+        for id in ids {
+            on.entry((&id.card, resource)).or_insert((id.kind, 0)).1 += 1;
+        }
     }
-    for ((card, kind), count) in on {
+    for ((card, resource), (kind, count)) in on {
         let hold = hold.get(card).unwrap();
+        let slices = |name: &ProfileName| {
+            let cut = Cut::Profile(name.clone());
+            let profile = inventory.get(card).and_then(|card| card.profile_of(&cut));
+            u64::from(profile.unwrap().slices)
+        };
+        let parts = hold.partitions.iter();
         let covered = match kind {
             DeviceKind::Card => hold.whole,
             DeviceKind::Core => hold.whole || u64::from(hold.core.percent()) >= count,
             DeviceKind::Memory => hold.whole || hold.memory.bytes() >> 30 >= count,
+            DeviceKind::Slice => {
+                parts
+                    .map(|(name, n)| slices(name) * u64::from(*n))
+                    .sum::<u64>()
+                    >= count
+            }
+            DeviceKind::Partition => parts
+                .filter(|(name, _)| resource.as_str().ends_with(&format!("-{name}")))
+                .any(|(_, n)| u64::from(*n) >= count),
         };
-        assert!(covered, "{card}: {count} of {kind:?}, {hold:?}");
+        assert!(covered, "{card}: {count} of {resource}, {hold:?}");
     }
 }
 
-fn play(inventory: Inventory, dice: u64, steps: Vec<(usize, Vec<some::Drawn>)>, policy: Policy) {
-    let mut kubelet = Kubelet::new(&inventory, dice);
-    let mut ledger = Ledger::new(inventory);
+fn play(inventory: &Inventory, dice: u64, steps: Vec<(usize, Vec<some::Drawn>)>, policy: Policy) {
+    let mut kubelet = Kubelet::new(inventory, dice);
+    let mut ledger = Ledger::new(inventory.clone());
     for (n, (pod, asked)) in steps.into_iter().enumerate() {
         let pod = PodUid::new(&format!("pod-{pod}")).unwrap();
         ledger.remove(&pod);
@@ -210,7 +227,7 @@ fn play(inventory: Inventory, dice: u64, steps: Vec<(usize, Vec<some::Drawn>)>, 
             containers: containers.collect(),
         };
         assert_eq!(phase::peak(&request, &truth), held, "step {n}");
-        covers(&held, &kubelet.pods[&pod]);
+        covers(inventory, &held, &kubelet.pods[&pod]);
     }
 }
 
@@ -224,6 +241,6 @@ proptest! {
         steps in prop::collection::vec((0_usize..4, some::pod()), 1..10),
         policy in some::policy(),
     ) {
-        play(inventory, dice, steps, policy);
+        play(&inventory, dice, steps, policy);
     }
 }

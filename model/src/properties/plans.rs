@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::some::{self, CORE, MEMORY};
 use crate::{
-    card::Inventory,
-    ledger::{CardMode, Ledger},
-    name::PodUid,
+    card::{CardKind, Inventory},
+    ledger::{CardHold, CardMode, Ledger},
+    name::{PodUid, ProfileName},
     phase,
     placement::{NoFit, Trial, place},
     plan::GrantMode,
@@ -54,7 +54,7 @@ fn has_room(ledger: &Ledger, core: Option<u64>, memory: Option<u64>) -> bool {
 }
 
 /// Whether the plan says of each container what it asks.
-fn serves(request: &PodRequest, plan: &crate::plan::Plan) {
+fn serves(ledger: &Ledger, request: &PodRequest, plan: &crate::plan::Plan) {
     let asking: Vec<_> = request
         .containers
         .iter()
@@ -89,6 +89,19 @@ fn serves(request: &PodRequest, plan: &crate::plan::Plan) {
                 assert_eq!(given, core.unwrap_or(CorePercent::ZERO));
                 assert!(memory.is_none_or(|memory| memory == bytes));
             }
+            Ask::Partition { cut, count } => {
+                let [grant] = planned.grants.as_slice() else {
+                    panic!("{planned:?}");
+                };
+                let card = ledger.inventory().get(&grant.card).unwrap();
+                assert_eq!(
+                    grant.mode,
+                    GrantMode::Partition {
+                        profile: card.profile_of(cut).unwrap().name.clone(),
+                        count: *count
+                    }
+                );
+            }
         }
     }
 }
@@ -112,13 +125,13 @@ proptest! {
         prop_assert_eq!(&place(&request, &ledger, &settings, policy), &placed);
         match placed {
             Ok(plan) => {
-                serves(&request, &plan);
+                serves(&ledger, &request, &plan);
                 let pod = PodUid::new("new").unwrap();
                 prop_assert_eq!(ledger.check(&pod, &phase::peak(&request, &plan)), Ok(()));
                 prop_assert!(trial.could_fit(&ledger));
                 prop_assert!(trial.fits(&ledger).is_ok());
             }
-            Err(NoFit::NoSuchCard(_) | NoFit::TooLarge(_) | NoFit::TooFew { .. } | NoFit::Unhealthy(_)) => {
+            Err(NoFit::NoSuchCard(_) | NoFit::NoSuchPartition(_) | NoFit::TooLarge(_) | NoFit::TooFew { .. } | NoFit::Unhealthy(_)) => {
                 prop_assert!(!trial.could_fit(&ledger));
             }
             Err(_) => {}
@@ -140,6 +153,27 @@ proptest! {
         prop_assert_eq!(placed.is_ok(), has_room(&ledger, core, memory), "{:?}", placed);
         let fits = Trial::new(&request, &settings).fits(&ledger);
         prop_assert_eq!(fits, placed.map(|_| ()));
+    }
+
+    #[test]
+    fn a_partition_is_found_whenever_some_card_has_room_for_it(
+        ledger in node(),
+        (name, profile) in prop::sample::select(vec![(some::PARTS[0], "1g"), (some::PARTS[1], "2g")]),
+        count in 1_u32..8,
+        policy in some::policy(),
+    ) {
+        let request = some::request(&[(Role::App, vec![(name, count.into())])]);
+        let profile = ProfileName::new(profile).unwrap();
+        let new = PodUid::new("new").unwrap();
+        let room = ledger.inventory().cards().iter().any(|card| {
+            let hold = CardHold::partition(profile.clone(), count);
+            card.kind == CardKind::Ppu
+                && ledger.check(&new, &[(card.id.clone(), hold)].into_iter().collect()).is_ok()
+        });
+        let settings = Settings::default();
+        let placed = place(&request, &ledger, &settings, policy);
+        prop_assert_eq!(placed.is_ok(), room, "{:?}", placed);
+        prop_assert_eq!(Trial::new(&request, &settings).fits(&ledger), placed.map(|_| ()));
     }
 
     #[test]

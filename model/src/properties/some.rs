@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 
 use crate::{
-    card::{Card, CardKind, Health, Inventory, Link, tests::card},
+    card::{
+        Card, CardKind, Health, Inventory, Link,
+        tests::{card, profiles},
+    },
     quantity::MemoryBytes,
     request::{ContainerSpec, PodRequest, Role},
     settings::{Policy, Settings},
@@ -13,6 +16,8 @@ pub(super) const GPU: &str = "aliyun.com/gpu";
 pub(super) const PPU: &str = "alibabacloud.com/ppu";
 pub(super) const CORE: &str = "aliyun.com/gpu-core";
 pub(super) const MEMORY: &str = "aliyun.com/gpu-memory";
+pub(super) const SLICE: &str = "aliyun.com/gpu-slice";
+pub(super) const PARTS: [&str; 2] = ["alibabacloud.com/ppu-1g", "alibabacloud.com/ppu-2g"];
 
 /// A container as drawn: role, resources and amounts.
 pub(super) type Drawn = (Role, Vec<(&'static str, u64)>);
@@ -36,6 +41,8 @@ fn limits() -> impl Strategy<Value = Vec<(&'static str, u64)>> {
         3 => memory.clone().prop_map(|memory| vec![(MEMORY, memory)]),
         4 => (core, memory.clone()).prop_map(|(core, memory)| vec![(CORE, core), (MEMORY, memory)]),
         1 => (2_u64..4).prop_map(|cards| vec![(CORE, cards * 100)]),
+        2 => prop::sample::select(vec![1_u64, 2, 7]).prop_map(|slices| vec![(SLICE, slices)]),
+        2 => (prop::sample::select(PARTS.to_vec()), 1_u64..4).prop_map(|(name, count)| vec![(name, count)]),
         1 => (2_u64..4, memory).prop_map(|(cards, memory)| vec![(CORE, cards * 100), (MEMORY, memory * 2)]),
     ]
 }
@@ -84,12 +91,13 @@ fn some_card() -> impl Strategy<Value = Card> {
     let odd = (
         prop::bool::weighted(0.1),
         prop::bool::weighted(0.1),
+        prop::bool::weighted(0.5),
         0_u64..3,
     );
     let place = (prop::option::of(0_u32..2), prop::option::of(0_u32..3));
     let peers = prop::collection::vec((0_u32..6, 1_u64..4), 0..4);
     (kind, size, odd, place, peers).prop_map(|(kind, gib, odd, (numa, switch), peers)| {
-        let (sick, solid, ragged) = odd;
+        let (sick, solid, cuts, ragged) = odd;
         Card {
             kind,
             // Not a whole number of GiB now and then.
@@ -109,6 +117,7 @@ fn some_card() -> impl Strategy<Value = Card> {
                 })
                 .collect(),
             shareable: !solid,
+            profiles: if cuts { profiles() } else { Vec::new() },
             ..card(0, gib)
         }
     })

@@ -39,8 +39,11 @@ pub(super) fn of_pod(pod: &Value) -> Amounts {
     steady
 }
 
-/// Whether any container asks for one of these resources.
+/// Whether any container asks for one of these resources; where none are named, any will do.
 pub(super) fn names_any(pod: &Value, resources: &[String]) -> bool {
+    if resources.is_empty() {
+        return true;
+    }
     ["/spec/initContainers", "/spec/containers"]
         .iter()
         .flat_map(|kind| field::list(pod, kind))

@@ -132,7 +132,7 @@ impl Ground {
             ignored_resource: Vec::new(),
             no_node_cache: false,
         };
-        start(args, &model::settings::Settings::default(), &tasks).unwrap();
+        start(args, &tasks).unwrap();
         Self {
             server,
             script,
