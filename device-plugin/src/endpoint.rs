@@ -13,12 +13,13 @@ use std::{
 
 use kubernetes::device_plugin::device_plugin_server::DevicePluginServer;
 use tokio::{net::UnixListener, sync::watch, time::Instant};
-use tokio_stream::wrappers::UnixListenerStream;
+use tokio_stream::{StreamExt as _, wrappers::UnixListenerStream};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::Server;
 
 use crate::{
     admission::Calls,
+    authority::PathAuthority,
     offers::Offer,
     registration::FileId,
     service::{List, Service},
@@ -64,9 +65,10 @@ impl Endpoint {
         let streams = Arc::new(AtomicUsize::new(0));
         let service = DevicePluginServer::new(Service::new(calls, lists, streams.clone()))
             .max_decoding_message_size(MOST_REQUEST_BYTES);
+        let connections = UnixListenerStream::new(listener).map(|c| c.map(PathAuthority::new));
         let serving = Server::builder()
             .add_service(service)
-            .serve_with_incoming(UnixListenerStream::new(listener));
+            .serve_with_incoming(connections);
         Ok(Self {
             path,
             file,

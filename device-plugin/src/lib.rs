@@ -11,6 +11,7 @@
 
 pub mod admission;
 pub mod args;
+pub mod authority;
 pub mod book;
 pub mod cards;
 pub mod checkpoint;

@@ -11,6 +11,7 @@
     reason = "a test fails by panicking, and is read with its source"
 )]
 
+mod old_kubelets;
 mod world;
 
 use clap::Parser;

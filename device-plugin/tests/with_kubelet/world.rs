@@ -154,9 +154,13 @@ impl World {
         url
     }
 
+    /// Where the resource is served.
+    pub fn socket(&self, resource: &str) -> PathBuf {
+        self.plugins().join(&self.lock().endpoints[resource])
+    }
+
     async fn plugin(&self, resource: &str) -> DevicePluginClient<Channel> {
-        let endpoint = self.lock().endpoints[resource].clone();
-        let path = format!("unix://{}", self.plugins().join(endpoint).display());
+        let path = format!("unix://{}", self.socket(resource).display());
         let channel = Endpoint::from_shared(path)
             .unwrap()
             .connect()
