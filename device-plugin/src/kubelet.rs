@@ -3,16 +3,17 @@
 use std::{path::Path, time::Duration};
 
 use kubernetes::device_plugin::{RegisterRequest, registration_client::RegistrationClient};
+use model::name::ResourceName;
 use tokio::time::timeout;
 use tonic::transport::Endpoint;
 
-use crate::service::OPTIONS;
+use crate::{service::OPTIONS, socket_name::socket_name};
 
 /// Kubelet dials back within it, which takes milliseconds.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// Registers the resource that is served on `endpoint`, a file name in kubelet's folder.
-pub async fn register(socket: &Path, endpoint: String, resource: String) -> Result<(), String> {
+/// Registers the resource, which is served by now.
+pub async fn register(socket: &Path, resource: &ResourceName) -> Result<(), String> {
     let call = async {
         let path = format!("unix://{}", socket.display());
         let channel = Endpoint::from_shared(path)
@@ -23,8 +24,8 @@ pub async fn register(socket: &Path, endpoint: String, resource: String) -> Resu
         RegistrationClient::new(channel)
             .register(RegisterRequest {
                 version: "v1beta1".to_owned(),
-                endpoint,
-                resource_name: resource,
+                endpoint: socket_name(resource),
+                resource_name: resource.as_str().to_owned(),
                 options: Some(OPTIONS),
             })
             .await

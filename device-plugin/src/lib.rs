@@ -40,6 +40,7 @@ pub mod service;
 pub mod socket_name;
 pub mod sources;
 pub mod view;
+pub mod watched;
 pub mod withdrawal;
 
 use std::sync::Arc;
@@ -80,11 +81,12 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
         ReadOnlyUrl::None => None,
         ReadOnlyUrl::Url(url) => Some(NodePods::read_only_port(url)),
     };
+    let folders = args.folders();
     let sources = Sources::new(
-        PodResources::new(args.pod_resources_socket),
+        PodResources::new(args.kubelet.pod_resources()),
         kubelet_pods,
         NodePods::api_server(api.clone(), &args.node_name),
-        &args.device_plugin_dir,
+        &folders.device_plugins,
         settings.clone(),
         metrics.clone(),
     );
@@ -103,7 +105,7 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
     let (restarted, restarts) = watch::channel(0);
     let tasks = &chassis.tasks;
     let registrar = Registrar::new(
-        args.device_plugin_dir,
+        folders,
         admission.clone(),
         registered_ready,
         restarted,
