@@ -1,4 +1,5 @@
-//! Kubelets whose `:authority` is the socket's path, by the bytes that they send.
+//! Kubelets whose `:authority` is the socket's path, by the bytes that they send, and those
+//! without PodResources.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -98,4 +99,34 @@ async fn each_kubelet_s_calls_are_answered_by_the_bytes_that_it_sends() {
             .expect("all are answered");
     }
     stage.end(plugin).await;
+}
+
+/// Before 1.20 there is no v1 of it; with its feature gate off there is no socket. `Get`, which
+/// came with 1.27, is asked for nowhere: the kubelet of all these tests has none.
+#[tokio::test]
+async fn without_pod_resources_the_pods_alone_tell_whose_devices_are_asked_for() {
+    for has_socket in [true, false] {
+        let stage = Stage::new().await;
+        let sim = stage.runtime();
+        stage.world.lock().no_pod_resources = true;
+        let _kubelet = stage.world.start_kubelet();
+        if !has_socket {
+            std::fs::remove_file(stage.world.pod_resources()).unwrap();
+        }
+        let plugin = stage.plugin().await;
+        stage.ready(&plugin).await;
+        let far = plan(&[share("ppu-5", 50, 24)]);
+        let limits: &[(&str, u64)] = &[(CORE, 50), (MEMORY, 24)];
+        for (name, assigned) in [("planned", Some(&far)), ("unplanned", None)] {
+            let pod = pod(name, limits, assigned);
+            stage.world.admit(pod).await.unwrap();
+        }
+        let book = granted(&sim);
+        let names: Vec<&str> = book.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(names, ["uid-planned/main", "uid-unplanned/main"]);
+        assert_eq!(book[0].1, [share("ppu-5", 50, 24)]);
+        stage.world.delete("planned");
+        until("released", || granted(&sim).len() == 1).await;
+        stage.end(plugin).await;
+    }
 }

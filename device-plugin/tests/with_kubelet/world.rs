@@ -62,6 +62,8 @@ pub struct Inner {
     pub registrations: BTreeMap<String, usize>,
     /// Kubelet's plugin watcher refuses all for this reason.
     pub refusal: Option<String>,
+    /// Kubelet has no PodResources v1 on its socket.
+    pub no_pod_resources: bool,
     sockets: BTreeMap<String, PathBuf>,
     streams: JoinSet<()>,
 }
@@ -408,6 +410,11 @@ impl PodResourcesLister for World {
         &self,
         _: Request<ListPodResourcesRequest>,
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
+        if self.lock().no_pod_resources {
+            return Err(Status::unimplemented(
+                "unknown service v1.PodResourcesLister",
+            ));
+        }
         let given = self.lock().given.clone();
         let pods = given.into_iter().map(|(name, containers)| PodResources {
             name,
