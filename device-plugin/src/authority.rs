@@ -93,8 +93,9 @@ fn mend_frame(flags: u8, payload: &mut [u8]) {
 }
 
 /// The fields' forms are those of RFC 7541, section 6.
-fn mend_block(mut rest: &mut [u8]) -> Option<()> {
-    while let Some(first) = rest.first() {
+fn mend_block(block: &mut [u8]) -> Option<()> {
+    let mut block = Block(block);
+    while let Some(first) = block.0.first() {
         let (prefix_bits, is_literal) = match first {
             0x80.. => (7, false),
             0x40.. => (6, true),
@@ -102,14 +103,14 @@ fn mend_block(mut rest: &mut [u8]) -> Option<()> {
             0x20.. => (5, false),
             _ => (4, true),
         };
-        let index = integer(&mut rest, prefix_bits)?;
+        let index = block.integer(prefix_bits)?;
         if !is_literal {
             continue;
         }
         if index == 0 {
-            string(&mut rest)?;
+            block.string()?;
         }
-        let (is_huffman, value) = string(&mut rest)?;
+        let (is_huffman, value) = block.string()?;
         match (index, is_huffman) {
             (AUTHORITY, true) => mend_huffman(value),
             (AUTHORITY, false) => mend_plain(value),
@@ -119,35 +120,41 @@ fn mend_block(mut rest: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Section 5.1. None of a frame's integers is above its length or the size of a table.
-fn integer(rest: &mut &mut [u8], prefix_bits: u32) -> Option<usize> {
-    let mut next = || {
-        let (first, others) = mem::take(rest).split_first_mut()?;
-        *rest = others;
+/// What is left of a header block.
+struct Block<'a>(&'a mut [u8]);
+
+impl<'a> Block<'a> {
+    fn byte(&mut self) -> Option<usize> {
+        let (first, rest) = mem::take(&mut self.0).split_first_mut()?;
+        self.0 = rest;
         Some(usize::from(*first))
-    };
-    let most = (1 << prefix_bits) - 1;
-    let mut value = next()? & most;
-    if value < most {
-        return Some(value);
     }
-    for shift in [0, 7, 14] {
-        let byte = next()?;
-        value += (byte & 0x7f) << shift;
-        if byte < 0x80 {
+
+    /// Section 5.1. None of a frame's integers is above its length or the size of a table.
+    fn integer(&mut self, prefix_bits: u32) -> Option<usize> {
+        let most = (1 << prefix_bits) - 1;
+        let mut value = self.byte()? & most;
+        if value < most {
             return Some(value);
         }
+        for shift in [0, 7, 14] {
+            let byte = self.byte()?;
+            value += (byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
     }
-    None
-}
 
-/// Section 5.2: whether it is in Huffman code, and its bytes.
-fn string<'a>(rest: &mut &'a mut [u8]) -> Option<(bool, &'a mut [u8])> {
-    let is_huffman = *rest.first()? >= 0x80;
-    let length = integer(rest, 7)?;
-    let (text, others) = mem::take(rest).split_at_mut_checked(length)?;
-    *rest = others;
-    Some((is_huffman, text))
+    /// Section 5.2: whether it is in Huffman code, and its bytes.
+    fn string(&mut self) -> Option<(bool, &'a mut [u8])> {
+        let is_huffman = *self.0.first()? >= 0x80;
+        let length = self.integer(7)?;
+        let (text, rest) = mem::take(&mut self.0).split_at_mut_checked(length)?;
+        self.0 = rest;
+        Some((is_huffman, text))
+    }
 }
 
 fn mend_plain(text: &mut [u8]) {

@@ -59,7 +59,7 @@ async fn read(sent: &[u8], chunk: usize) -> Vec<u8> {
         client.write_all(sent).await.unwrap();
         drop(client);
     };
-    let (_, read) = tokio::join!(write, server.read_to_end(&mut got));
+    let ((), read) = tokio::join!(write, server.read_to_end(&mut got));
     read.unwrap();
     got
 }

@@ -69,7 +69,7 @@ impl Endpoint {
         let (list, lists) = watch::channel(List::Now(offer));
         let streams = watch::Sender::new(0);
         let refusal = watch::Sender::new(None);
-        let watched = Watched::new(calls.resource.clone(), refusal.clone());
+        let watched = Watched::new(calls.resource.to_string(), refusal.clone());
         let service = DevicePluginServer::new(Service::new(calls, lists, streams.clone()))
             .max_decoding_message_size(MOST_REQUEST_BYTES);
         let connections = UnixListenerStream::new(listener).map(|c| c.map(PathAuthority::new));

@@ -3,17 +3,16 @@
 use std::{path::Path, time::Duration};
 
 use kubernetes::device_plugin::{RegisterRequest, registration_client::RegistrationClient};
-use model::name::ResourceName;
 use tokio::time::timeout;
 use tonic::transport::Endpoint;
 
-use crate::{service::OPTIONS, socket_name::socket_name};
+use crate::service::OPTIONS;
 
 /// Kubelet dials back within it, which takes milliseconds.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// Registers the resource, which is served by now.
-pub async fn register(socket: &Path, resource: &ResourceName) -> Result<(), String> {
+/// Registers the resource that is served on `endpoint`, a file name in kubelet's folder.
+pub async fn register(socket: &Path, endpoint: String, resource: String) -> Result<(), String> {
     let call = async {
         let path = format!("unix://{}", socket.display());
         let channel = Endpoint::from_shared(path)
@@ -24,8 +23,8 @@ pub async fn register(socket: &Path, resource: &ResourceName) -> Result<(), Stri
         RegistrationClient::new(channel)
             .register(RegisterRequest {
                 version: "v1beta1".to_owned(),
-                endpoint: socket_name(resource),
-                resource_name: resource.as_str().to_owned(),
+                endpoint,
+                resource_name: resource,
                 options: Some(OPTIONS),
             })
             .await

@@ -22,7 +22,7 @@ use crate::{
     handover, kubelet,
     offers::Offer,
     registration::{Do, FileId, Registration, Sight},
-    socket_name,
+    socket_name::{self, socket_name},
 };
 
 /// A look at the folder: a few stat calls.
@@ -267,12 +267,13 @@ impl Registrar {
                         let socket = self.folders.kubelet();
                         let resource = resource.clone();
                         let watched = self.folders.plugins_registry.as_ref();
+                        let (endpoint, name) = (socket_name(&resource), resource.to_string());
                         let found = watched.and(slot.endpoint.as_ref()).map(Endpoint::found);
                         self.asking.spawn(async move {
                             let (answer, kubelet) = match found {
                                 // The one that finds it may have started since.
                                 Some(found) => (found.await, file_id(&socket).unwrap_or(kubelet)),
-                                None => (kubelet::register(&socket, &resource).await, kubelet),
+                                None => (kubelet::register(&socket, endpoint, name).await, kubelet),
                             };
                             Asked {
                                 resource,

@@ -7,19 +7,18 @@ use kubernetes::plugin_registration::{
     InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
     registration_server::Registration,
 };
-use model::name::ResourceName;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 /// The service of one resource's socket, which serves its devices too.
 pub struct Watched {
-    resource: ResourceName,
+    resource: String,
     refusal: watch::Sender<Option<String>>,
 }
 
 impl Watched {
     /// `refusal` is told why kubelet does not take the resource.
-    pub const fn new(resource: ResourceName, refusal: watch::Sender<Option<String>>) -> Self {
+    pub const fn new(resource: String, refusal: watch::Sender<Option<String>>) -> Self {
         Self { resource, refusal }
     }
 }
@@ -29,7 +28,7 @@ impl Registration for Watched {
     async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
         Ok(Response::new(PluginInfo {
             r#type: "DevicePlugin".to_owned(),
-            name: self.resource.as_str().to_owned(),
+            name: self.resource.clone(),
             endpoint: String::new(),
             supported_versions: vec!["v1beta1".to_owned()],
         }))

@@ -9,7 +9,7 @@ use tokio::{
 use super::*;
 
 /// Header blocks as recorded from the client of Kubernetes' own contract with grpc-go 1.27.1, the
-/// one of Kubernetes 1.20: GetDevicePluginOptions twice, ListAndWatch, and PreStartContainer
+/// one of Kubernetes 1.20: `GetDevicePluginOptions` twice, `ListAndWatch`, and `PreStartContainer`
 /// twice with a deadline. From the second on, `:authority` is an index in the dynamic table.
 const KUBERNETES_1_20: [&str; 5] = [
     "838645a063b8632a4615ef97b9885d745b31aa6311537cbdcc42eba2d98d56aad263d48f41a963b8ec628346c75b632d054b1217b98855aba2d98d5218a3a2d3576ac43d8559f1942e0d98d741c9d75f8b1d75d0620d263d4c4d65647a8a9acac8b4c7602b89d5c340027465864d833505b11f",
