@@ -1,5 +1,5 @@
 # cargo and the scripts do the work; this names the commands.
-.PHONY: build demo test test-scripts fmt lint docker e2e e2e-up e2e-down help
+.PHONY: build demo test test-scripts fuzz fmt lint docker e2e e2e-up e2e-down help
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -24,6 +24,9 @@ test: lint build test-scripts ## format, lints, unit, property, structure and sc
 test-scripts: ## the scripts of deploy/, with stand-ins for what they call
 	@deploy/tests/images.sh
 	@deploy/tests/deploy-all.sh
+
+fuzz: ## what others send us, each target for SECONDS=30; TARGETS=
+	@fuzz/run.sh
 
 docker: ## the images: COMPONENT= REGISTRY= VERSION= CLI=docker|podman|nerdctl|buildah|ctr|archive
 	@deploy/images.sh $(if $(COMPONENT),--component=$(COMPONENT)) $(if $(REGISTRY),--registry=$(REGISTRY)) \

@@ -2,9 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use kubernetes::api::ApiArgs;
+use kubernetes::{api::ApiArgs, kubelet_args::KubeletArgs};
 use model::name::NodeName;
 use runtime_proto::Sockets;
+
+use crate::registrar::Folders;
 
 /// Registers this node's accelerator cards and shares of them with kubelet
 #[derive(Debug, clap::Parser)]
@@ -22,21 +24,18 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = Sockets::DEFAULT_FOLDER, env = "LJ_RUNTIMEKIT_RUNTIME_DIR")]
     pub runtime_dir: PathBuf,
 
-    /// Kubelet's device-plugins folder
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "/var/lib/kubelet/device-plugins"
-    )]
-    pub device_plugin_dir: PathBuf,
+    /// Where kubelet's folders are.
+    #[command(flatten)]
+    pub kubelet: KubeletArgs,
 
-    /// Kubelet's PodResources socket
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/lib/kubelet/pod-resources/kubelet.sock"
-    )]
-    pub pod_resources_socket: PathBuf,
+    /// Kubelet's device-plugins folder, where it is not of that name in its folder
+    #[arg(long, value_name = "DIR")]
+    pub device_plugin_dir: Option<PathBuf>,
+
+    /// The folder of kubelet's in which the resources' sockets are: in device-plugins they are
+    /// registered by a call, in `plugins_registry` kubelet's plugin watcher finds them
+    #[arg(long, value_enum, default_value_t = Registration::DevicePlugins)]
+    pub registration: Registration,
 
     /// Kubelet's read-only port; "none" asks the API server for the node's pods instead
     #[arg(
@@ -63,6 +62,27 @@ impl AsRef<kit::CommonArgs> for Args {
     fn as_ref(&self) -> &kit::CommonArgs {
         &self.common
     }
+}
+
+impl Args {
+    /// Where kubelet is met.
+    pub fn folders(&self) -> Folders {
+        let given = self.device_plugin_dir.as_deref();
+        let registry = || self.kubelet.folder(None, "plugins_registry");
+        Folders {
+            device_plugins: self.kubelet.folder(given, "device-plugins"),
+            plugins_registry: (self.registration == Registration::PluginsRegistry).then(registry),
+        }
+    }
+}
+
+/// How kubelet gets to know the resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Registration {
+    /// By a call to it.
+    DevicePlugins,
+    /// By its plugin watcher.
+    PluginsRegistry,
 }
 
 /// Kubelet's read-only port, or none.
@@ -104,7 +124,51 @@ fn positive_seconds(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+
+    fn args(more: &[&str]) -> Args {
+        let all = ["x", "--node-name", "n"].iter().chain(more);
+        Args::try_parse_from(all).expect("arguments")
+    }
+
+    #[test]
+    fn all_of_kubelet_s_paths_are_in_its_folder() {
+        let paths = |more: &[&str]| {
+            let args = args(more);
+            let folders = args.folders();
+            (
+                folders.device_plugins,
+                folders.plugins_registry,
+                args.kubelet.pod_resources(),
+            )
+        };
+        assert_eq!(
+            paths(&[]),
+            (
+                "/var/lib/kubelet/device-plugins".into(),
+                None,
+                "/var/lib/kubelet/pod-resources/kubelet.sock".into()
+            )
+        );
+        let elsewhere = [
+            "--kubelet-dir",
+            "/data/kubelet",
+            "--registration",
+            "plugins-registry",
+        ];
+        let (device_plugins, registry, pod_resources) = paths(&elsewhere);
+        let registry = registry.expect("a folder");
+        for path in [&device_plugins, &registry, &pod_resources] {
+            assert!(path.starts_with("/data/kubelet"), "{}", path.display());
+        }
+        assert!(registry.ends_with("plugins_registry"));
+        let given = ["--device-plugin-dir", "/a", "--pod-resources-socket", "/b"];
+        let (device_plugins, _, pod_resources) = paths(&[&elsewhere[..], &given].concat());
+        assert_eq!(device_plugins, PathBuf::from("/a"));
+        assert_eq!(pod_resources, PathBuf::from("/b"));
+    }
 
     #[test]
     fn seconds_are_checked() {

@@ -1,28 +1,30 @@
-//! One resource's socket in kubelet's device-plugins folder, served.
+//! One resource's socket in a folder of kubelet's, served.
 
 use std::{
     io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
-use kubernetes::device_plugin::device_plugin_server::DevicePluginServer;
-use tokio::{net::UnixListener, sync::watch, time::Instant};
-use tokio_stream::wrappers::UnixListenerStream;
+use kubernetes::{
+    device_plugin::device_plugin_server::DevicePluginServer,
+    plugin_registration::registration_server::RegistrationServer,
+};
+use tokio::{net::UnixListener, sync::watch, time::timeout};
+use tokio_stream::{StreamExt as _, wrappers::UnixListenerStream};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::Server;
 
 use crate::{
     admission::Calls,
+    authority::PathAuthority,
     offers::Offer,
     registration::FileId,
     service::{List, Service},
     socket_name::socket_name,
+    watched::Watched,
 };
 
 /// GetPreferredAllocation carries all free ids of a resource, some twice.
@@ -30,6 +32,9 @@ const MOST_REQUEST_BYTES: usize = 16 << 20;
 
 /// How long kubelet may take to read the empty list of a withdrawn resource.
 const LAST_LIST_WITHIN: Duration = Duration::from_secs(2);
+
+/// Kubelet's plugin watcher looks every second, and registers within milliseconds.
+const FOUND_WITHIN: Duration = Duration::from_secs(5);
 
 /// Which file is there, if any.
 pub fn file_id(path: &Path) -> Option<FileId> {
@@ -46,7 +51,8 @@ pub struct Endpoint {
     path: PathBuf,
     file: FileId,
     list: watch::Sender<List>,
-    streams: Arc<AtomicUsize>,
+    streams: watch::Sender<usize>,
+    refusal: watch::Sender<Option<String>>,
     server: AbortOnDropHandle<Result<(), tonic::transport::Error>>,
 }
 
@@ -61,17 +67,22 @@ impl Endpoint {
         let listener = UnixListener::bind(&path)?;
         let file = file_id(&path).ok_or(io::ErrorKind::NotFound)?;
         let (list, lists) = watch::channel(List::Now(offer));
-        let streams = Arc::new(AtomicUsize::new(0));
+        let streams = watch::Sender::new(0);
+        let refusal = watch::Sender::new(None);
+        let watched = Watched::new(calls.resource.to_string(), refusal.clone());
         let service = DevicePluginServer::new(Service::new(calls, lists, streams.clone()))
             .max_decoding_message_size(MOST_REQUEST_BYTES);
+        let connections = UnixListenerStream::new(listener).map(|c| c.map(PathAuthority::new));
         let serving = Server::builder()
             .add_service(service)
-            .serve_with_incoming(UnixListenerStream::new(listener));
+            .add_service(RegistrationServer::new(watched))
+            .serve_with_incoming(connections);
         Ok(Self {
             path,
             file,
             list,
             streams,
+            refusal,
             // Kept by this handle, and ended with it.
             server: AbortOnDropHandle::new(tokio::spawn(serving)),
         })
@@ -84,7 +95,7 @@ impl Endpoint {
 
     /// Open ListAndWatch streams.
     pub fn streams(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
+        *self.streams.borrow()
     }
 
     /// The list is now this.
@@ -95,9 +106,25 @@ impl Endpoint {
     /// Sends an empty list, ends the streams, then the socket.
     pub async fn withdraw(self) {
         self.list.send_replace(List::Withdrawn);
-        let deadline = Instant::now() + LAST_LIST_WITHIN;
-        while self.streams() > 0 && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        let mut streams = self.streams.subscribe();
+        let _ = timeout(LAST_LIST_WITHIN, streams.wait_for(|n| *n == 0)).await;
+    }
+
+    /// Waits until kubelet's plugin watcher has found the socket and its list is followed.
+    pub fn found(&self) -> impl Future<Output = Result<(), String>> + use<> {
+        let mut streams = self.streams.subscribe();
+        let mut refusal = self.refusal.subscribe();
+        async move {
+            let found = async {
+                tokio::select! {
+                    Ok(_) = streams.wait_for(|n| *n > 0) => Ok(()),
+                    Ok(why) = refusal.wait_for(Option::is_some) => Err(why.clone().unwrap_or_default()),
+                    else => Err("the resource is withdrawn".to_owned()),
+                }
+            };
+            timeout(FOUND_WITHIN, found)
+                .await
+                .unwrap_or_else(|_| Err(format!("not found by kubelet within {FOUND_WITHIN:?}")))
         }
     }
 }

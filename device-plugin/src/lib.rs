@@ -11,6 +11,7 @@
 
 pub mod admission;
 pub mod args;
+pub mod authority;
 pub mod book;
 pub mod cards;
 pub mod changes;
@@ -40,6 +41,7 @@ pub mod service;
 pub mod socket_name;
 pub mod sources;
 pub mod view;
+pub mod watched;
 pub mod withdrawal;
 
 use std::sync::Arc;
@@ -80,11 +82,12 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
         ReadOnlyUrl::None => None,
         ReadOnlyUrl::Url(url) => Some(NodePods::read_only_port(url)),
     };
+    let folders = args.folders();
     let sources = Sources::new(
-        PodResources::new(args.pod_resources_socket),
+        PodResources::new(args.kubelet.pod_resources()),
         kubelet_pods,
         NodePods::api_server(api.clone(), &args.node_name),
-        &args.device_plugin_dir,
+        &folders.device_plugins,
         settings.clone(),
         metrics.clone(),
     );
@@ -103,7 +106,7 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
     let (restarted, restarts) = watch::channel(0);
     let tasks = &chassis.tasks;
     let registrar = Registrar::new(
-        args.device_plugin_dir,
+        folders,
         admission.clone(),
         registered_ready,
         restarted,

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, Hasher, RandomState},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -35,9 +35,29 @@ const LAST_CALL_WITHIN: Duration = Duration::from_secs(10);
 /// What the cards offer; none before they are known.
 pub type Offers = Option<Vec<Arc<Offer>>>;
 
+/// Where kubelet is met.
+pub struct Folders {
+    /// Its own socket and its record of devices are there.
+    pub device_plugins: PathBuf,
+    /// Where its plugin watcher is to find the sockets; in place of registering them.
+    pub plugins_registry: Option<PathBuf>,
+}
+
+impl Folders {
+    fn sockets(&self) -> &Path {
+        self.plugins_registry
+            .as_ref()
+            .unwrap_or(&self.device_plugins)
+    }
+
+    fn kubelet(&self) -> PathBuf {
+        self.device_plugins.join(socket_name::KUBELET)
+    }
+}
+
 /// The registrar.
 pub struct Registrar {
-    folder: PathBuf,
+    folders: Folders,
     admission: Arc<Admission>,
     ready: Ready,
     slots: BTreeMap<ResourceName, Slot>,
@@ -76,14 +96,14 @@ struct Asked {
 impl Registrar {
     /// `restarted` counts kubelet's restarts.
     pub fn new(
-        folder: PathBuf,
+        folders: Folders,
         admission: Arc<Admission>,
         ready: Ready,
         restarted: watch::Sender<u64>,
         handover: Handover,
     ) -> Self {
         Self {
-            folder,
+            folders,
             admission,
             ready,
             slots: BTreeMap::new(),
@@ -146,10 +166,12 @@ impl Registrar {
 
     /// Sockets of an earlier run: kubelet has no stream to them any more.
     fn remove_stale(&self) {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else {
-            return;
-        };
-        for entry in entries.flatten() {
+        let folders = [
+            Some(&self.folders.device_plugins),
+            self.folders.plugins_registry.as_ref(),
+        ];
+        let entries = folders.into_iter().flatten().flat_map(std::fs::read_dir);
+        for entry in entries.flatten().flatten() {
             let name = entry.file_name();
             if name.to_str().is_some_and(socket_name::is_ours)
                 && std::fs::remove_file(entry.path()).is_ok()
@@ -200,7 +222,7 @@ impl Registrar {
     }
 
     fn look_for_restart(&mut self) {
-        let now = file_id(&self.folder.join(socket_name::KUBELET));
+        let now = file_id(&self.folders.kubelet());
         if now.is_some() && now != self.kubelet {
             self.admission.kubelet_started();
             if self.kubelet.is_some() {
@@ -221,7 +243,7 @@ impl Registrar {
     }
 
     fn step_all(&mut self) {
-        let kubelet = file_id(&self.folder.join(socket_name::KUBELET));
+        let kubelet = file_id(&self.folders.kubelet());
         let now = self.started.elapsed();
         for (resource, slot) in &mut self.slots {
             // Serve, then register: at most two steps.
@@ -232,8 +254,14 @@ impl Registrar {
                     served: slot.endpoint.as_ref().is_some_and(Endpoint::is_served),
                     streams: slot.endpoint.as_ref().map_or(0, Endpoint::streams),
                 };
+                let was_registered = slot.registration.is_registered();
                 match slot.registration.step(&sight, random()) {
-                    Do::Nothing => break,
+                    Do::Nothing => {
+                        if was_registered && !slot.registration.is_registered() {
+                            slot.lose(&self.folders);
+                        }
+                        break;
+                    }
                     Do::Serve => {
                         // The old one first: it takes its socket with it.
                         slot.endpoint = None;
@@ -241,23 +269,29 @@ impl Registrar {
                             admission: self.admission.clone(),
                             resource: resource.clone(),
                         };
-                        match Endpoint::serve(&self.folder, calls, slot.offer.clone()) {
+                        match Endpoint::serve(self.folders.sockets(), calls, slot.offer.clone()) {
                             Ok(endpoint) => slot.endpoint = Some(endpoint),
                             Err(error) => {
                                 slot.registration.fail(now, random());
-                                let why = format!("socket in {}: {error}", self.folder.display());
+                                let folder = self.folders.sockets().display();
+                                let why = format!("socket in {folder}: {error}");
                                 slot.fails(resource, why);
                                 break;
                             }
                         }
                     }
                     Do::Register(kubelet) => {
-                        let socket = self.folder.join(socket_name::KUBELET);
+                        let socket = self.folders.kubelet();
                         let resource = resource.clone();
+                        let watched = self.folders.plugins_registry.as_ref();
+                        let (endpoint, name) = (socket_name(&resource), resource.to_string());
+                        let found = watched.and(slot.endpoint.as_ref()).map(Endpoint::found);
                         self.asking.spawn(async move {
-                            let endpoint = socket_name(&resource);
-                            let name = resource.as_str().to_owned();
-                            let answer = kubelet::register(&socket, endpoint, name).await;
+                            let (answer, kubelet) = match found {
+                                // The one that finds it may have started since.
+                                Some(found) => (found.await, file_id(&socket).unwrap_or(kubelet)),
+                                None => (kubelet::register(&socket, endpoint, name).await, kubelet),
+                            };
                             Asked {
                                 resource,
                                 kubelet,
@@ -292,6 +326,7 @@ impl Registrar {
                 );
             }
             Err(why) => {
+                slot.lose(&self.folders);
                 slot.registration.fail(self.started.elapsed(), random());
                 slot.fails(&asked.resource, why);
             }
@@ -330,6 +365,13 @@ impl Registrar {
 }
 
 impl Slot {
+    /// Kubelet's plugin watcher may have done with a socket: it comes to a new one.
+    fn lose(&mut self, folders: &Folders) {
+        if folders.plugins_registry.is_some() {
+            self.endpoint = None;
+        }
+    }
+
     fn fails(&mut self, resource: &ResourceName, why: String) {
         if self.failing.as_ref() != Some(&why) {
             tracing::warn!(%resource, why, "not registered, trying again");

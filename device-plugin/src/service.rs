@@ -1,12 +1,6 @@
 //! Kubelet's device plugin calls of one resource.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
 use kubernetes::device_plugin::{
@@ -32,12 +26,16 @@ pub enum List {
 pub struct Service {
     calls: Calls,
     list: watch::Receiver<List>,
-    streams: Arc<AtomicUsize>,
+    streams: watch::Sender<usize>,
 }
 
 impl Service {
     /// `streams` counts the open ListAndWatch streams.
-    pub const fn new(calls: Calls, list: watch::Receiver<List>, streams: Arc<AtomicUsize>) -> Self {
+    pub const fn new(
+        calls: Calls,
+        list: watch::Receiver<List>,
+        streams: watch::Sender<usize>,
+    ) -> Self {
         Self {
             calls,
             list,
@@ -52,18 +50,18 @@ pub const OPTIONS: DevicePluginOptions = DevicePluginOptions {
     get_preferred_allocation_available: true,
 };
 
-struct Open(Arc<AtomicUsize>);
+struct Open(watch::Sender<usize>);
 
 impl Open {
-    fn new(streams: Arc<AtomicUsize>) -> Self {
-        streams.fetch_add(1, Ordering::Relaxed);
+    fn new(streams: watch::Sender<usize>) -> Self {
+        streams.send_modify(|n| *n += 1);
         Self(streams)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.send_modify(|n| *n -= 1);
     }
 }
 

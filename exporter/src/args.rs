@@ -29,13 +29,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = Sockets::DEFAULT_FOLDER)]
     pub runtime_dir: PathBuf,
 
-    /// Kubelet's PodResources socket
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/lib/kubelet/pod-resources/kubelet.sock"
-    )]
-    pub pod_resources_socket: PathBuf,
+    /// Where kubelet's PodResources is.
+    #[command(flatten)]
+    pub kubelet: kubernetes::kubelet_args::KubeletArgs,
 
     /// Kubelet's read-only port; "none" asks the API server instead
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:10255")]

@@ -66,7 +66,7 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
     let page = Arc::new(Page::new(state, metrics));
     let kubelet = Arc::new(kubelet::Kubelet::new(
         Arc::clone(&page),
-        PodResources::new(args.pod_resources_socket),
+        PodResources::new(args.kubelet.pod_resources()),
         pods,
         runtime.clone(),
         args.kubelet_interval,

@@ -22,11 +22,12 @@ const VAGUE: [&str; 8] = [
 ];
 
 /// Words by which a module outside the generated code names a wire type.
-const WIRE: [&str; 5] = [
+const WIRE: [&str; 6] = [
     "runtime_proto::wire",
     "crate::wire",
     "k8s_openapi::",
     "device_plugin::",
+    "plugin_registration::",
     "pod_resources_wire",
 ];
 

@@ -11,7 +11,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, bail};
 
 /// One set of `.proto` files and the folder its Rust code goes to, from the workspace root.
-const CONTRACTS: [(&str, &[&str], &str); 3] = [
+const CONTRACTS: [(&str, &[&str], &str); 4] = [
     (
         "runtime-proto/proto",
         &["runtimekit/runtime/v1/runtime.proto"],
@@ -25,6 +25,11 @@ const CONTRACTS: [(&str, &[&str], &str); 3] = [
     (
         "kubernetes/proto",
         &["podresources/v1/podresources.proto"],
+        "kubernetes/src/generated",
+    ),
+    (
+        "kubernetes/proto",
+        &["pluginregistration/v1/pluginregistration.proto"],
         "kubernetes/src/generated",
     ),
 ];

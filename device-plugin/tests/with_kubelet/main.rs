@@ -11,7 +11,11 @@
     reason = "a test fails by panicking, and is read with its source"
 )]
 
+mod old_kubelets;
+mod plugins_registry;
 mod world;
+
+use std::os::unix::fs::MetadataExt as _;
 
 use clap::Parser;
 use device_plugin::Args;
@@ -56,17 +60,20 @@ impl Stage {
 
     /// The plugin, in this process.
     async fn plugin(&self) -> Chassis {
+        self.plugin_with(&[]).await
+    }
+
+    async fn plugin_with(&self, more: &[&str]) -> Chassis {
         let folder = self.folder.path();
-        let args = Args::parse_from([
+        let runtime = folder.join("runtime");
+        let args = [
             "lj-runtimekit-device-plugin".as_ref(),
             "--node-name".as_ref(),
             NODE.as_ref(),
             "--runtime-dir".as_ref(),
-            folder.join("runtime").as_os_str(),
-            "--device-plugin-dir".as_ref(),
-            self.world.plugins().as_os_str(),
-            "--pod-resources-socket".as_ref(),
-            self.world.pod_resources().as_os_str(),
+            runtime.as_os_str(),
+            "--kubelet-dir".as_ref(),
+            folder.as_os_str(),
             "--kubelet-read-only-url".as_ref(),
             self.url.as_ref(),
             "--api-server".as_ref(),
@@ -75,7 +82,8 @@ impl Stage {
             "0.2".as_ref(),
             "--reconcile-interval".as_ref(),
             "0.2".as_ref(),
-        ]);
+        ];
+        let args = Args::parse_from(args.into_iter().chain(more.iter().map(AsRef::as_ref)));
         let chassis = Chassis::default();
         device_plugin::run(args, chassis.clone()).await.unwrap();
         chassis
@@ -94,14 +102,25 @@ impl Stage {
     /// Ends the plugin and waits until its sockets are gone.
     async fn end(&self, chassis: Chassis) {
         chassis.tasks.shutdown_token().cancel();
-        let ours = || {
-            let entries = std::fs::read_dir(self.world.plugins()).unwrap();
-            entries
-                .flatten()
-                .any(|e| e.file_name().to_str().unwrap().starts_with("lj-"))
-        };
-        until("the plugin's sockets are gone", || !ours()).await;
+        let folders = [self.world.plugins(), self.world.registry()];
+        until("the plugin's sockets are gone", || {
+            folders.iter().all(|f| sockets(f).is_empty())
+        })
+        .await;
     }
+}
+
+/// Ours in that folder, and which file each is.
+fn sockets(folder: &std::path::Path) -> Vec<(String, u64, i64)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|e| {
+            let name = e.file_name().into_string().unwrap();
+            let meta = e.metadata().ok()?;
+            name.starts_with("lj-")
+                .then(|| (name, meta.ino(), meta.ctime_nsec()))
+        })
+        .collect()
 }
 
 fn share(card: &str, core: u32, gib: u64) -> Grant {

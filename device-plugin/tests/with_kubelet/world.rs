@@ -30,12 +30,18 @@ use kubernetes::{
     },
 };
 use serde_json::{Value, json};
-use tokio::{net::UnixListener, task::JoinHandle};
+use tokio::{
+    net::UnixListener,
+    task::{JoinHandle, JoinSet},
+};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{
     Request, Response, Status,
     transport::{Channel, Endpoint, Server},
 };
+
+#[path = "watcher.rs"]
+mod watcher;
 
 pub const NODE: &str = "node-1";
 
@@ -54,7 +60,12 @@ pub struct Inner {
     pub lists: BTreeMap<String, BTreeMap<String, String>>,
     /// How often each resource was registered.
     pub registrations: BTreeMap<String, usize>,
-    endpoints: BTreeMap<String, String>,
+    /// Kubelet's plugin watcher refuses all for this reason.
+    pub refusal: Option<String>,
+    /// Kubelet has no PodResources v1 on its socket.
+    pub no_pod_resources: bool,
+    sockets: BTreeMap<String, PathBuf>,
+    streams: JoinSet<()>,
 }
 
 #[derive(Clone, Default)]
@@ -99,7 +110,11 @@ impl World {
     }
 
     pub fn pod_resources(&self) -> PathBuf {
-        self.folder.join("pod-resources.sock")
+        self.folder.join("pod-resources/kubelet.sock")
+    }
+
+    pub fn registry(&self) -> PathBuf {
+        self.folder.join("plugins_registry")
     }
 
     /// Starts kubelet: deletes all sockets of the folder, as the real one does.
@@ -108,7 +123,10 @@ impl World {
         for entry in std::fs::read_dir(self.plugins()).unwrap().flatten() {
             std::fs::remove_file(entry.path()).unwrap();
         }
+        std::fs::create_dir_all(self.registry()).unwrap();
         self.lock().lists.clear();
+        self.end_streams();
+        std::fs::create_dir_all(self.folder.join("pod-resources")).unwrap();
         let _ = std::fs::remove_file(self.pod_resources());
         let registration = UnixListener::bind(self.plugins().join("kubelet.sock")).unwrap();
         let pod_resources = UnixListener::bind(self.pod_resources()).unwrap();
@@ -125,7 +143,11 @@ impl World {
             server.serve_with_incoming(sockets).await.unwrap();
         });
         Kubelet {
-            tasks: vec![serve_registration, serve_pod_resources],
+            tasks: vec![
+                serve_registration,
+                serve_pod_resources,
+                tokio::spawn(watcher::watch(self.clone())),
+            ],
         }
     }
 
@@ -154,9 +176,41 @@ impl World {
         url
     }
 
+    /// Where the resource is served.
+    pub fn socket(&self, resource: &str) -> PathBuf {
+        self.lock().sockets[resource].clone()
+    }
+
+    /// Kubelet lets go of all lists, as after an answer that it can't take.
+    pub fn end_streams(&self) {
+        self.lock().streams = JoinSet::new();
+    }
+
+    /// Follows a plugin's list.
+    async fn connect(&self, resource: String, socket: PathBuf) -> Result<(), Status> {
+        self.lock().sockets.insert(resource.clone(), socket);
+        let mut plugin = self.plugin(&resource).await;
+        plugin.get_device_plugin_options(Empty {}).await?;
+        let mut lists = plugin.list_and_watch(Empty {}).await?.into_inner();
+        let mut inner = self.lock();
+        *inner.registrations.entry(resource.clone()).or_default() += 1;
+        let world = self.clone();
+        inner.streams.spawn(async move {
+            while let Some(Ok(list)) = lists.next().await {
+                let devices = list.devices.into_iter().map(|d| (d.id, d.health));
+                let devices: BTreeMap<String, String> = devices.collect();
+                let mut inner = world.lock();
+                let count = json!(devices.len().to_string());
+                inner.node["status"]["capacity"][&resource] = count.clone();
+                inner.node["status"]["allocatable"][&resource] = count;
+                inner.lists.insert(resource.clone(), devices);
+            }
+        });
+        Ok(())
+    }
+
     async fn plugin(&self, resource: &str) -> DevicePluginClient<Channel> {
-        let endpoint = self.lock().endpoints[resource].clone();
-        let path = format!("unix://{}", self.plugins().join(endpoint).display());
+        let path = format!("unix://{}", self.socket(resource).display());
         let channel = Endpoint::from_shared(path)
             .unwrap()
             .connect()
@@ -343,30 +397,9 @@ impl Registration for World {
         assert_eq!(request.version, "v1beta1");
         assert!(request.options.unwrap().get_preferred_allocation_available);
         let resource = request.resource_name;
-        self.lock()
-            .endpoints
-            .insert(resource.clone(), request.endpoint);
         // Dials back before it answers.
-        let mut plugin = self.plugin(&resource).await;
-        plugin.get_device_plugin_options(Empty {}).await?;
-        let mut lists = plugin.list_and_watch(Empty {}).await?.into_inner();
-        *self
-            .lock()
-            .registrations
-            .entry(resource.clone())
-            .or_default() += 1;
-        let world = self.clone();
-        tokio::spawn(async move {
-            while let Some(Ok(list)) = lists.next().await {
-                let devices = list.devices.into_iter().map(|d| (d.id, d.health));
-                let devices: BTreeMap<String, String> = devices.collect();
-                let mut inner = world.lock();
-                let count = json!(devices.len().to_string());
-                inner.node["status"]["capacity"][&resource] = count.clone();
-                inner.node["status"]["allocatable"][&resource] = count;
-                inner.lists.insert(resource.clone(), devices);
-            }
-        });
+        let socket = self.plugins().join(request.endpoint);
+        self.connect(resource, socket).await?;
         Ok(Response::new(Empty {}))
     }
 }
@@ -377,6 +410,11 @@ impl PodResourcesLister for World {
         &self,
         _: Request<ListPodResourcesRequest>,
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
+        if self.lock().no_pod_resources {
+            return Err(Status::unimplemented(
+                "unknown service v1.PodResourcesLister",
+            ));
+        }
         let given = self.lock().given.clone();
         let pods = given.into_iter().map(|(name, containers)| PodResources {
             name,
