@@ -1,4 +1,4 @@
-//! Tells at once when a file of a folder comes or goes.
+//! Tells at once when a file of kubelet's folders comes or goes.
 //!
 //! A kubelet that starts admits the pods that wait for it less than a second after it has made
 //! its socket, and rejects for good those whose resource is not registered by then: looking
@@ -12,39 +12,41 @@ use rustix::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Changes of one folder.
+/// Changes of some folders.
 pub struct Changes {
-    folder: PathBuf,
+    folders: Vec<PathBuf>,
     /// None where the system gives no more of them: the caller's own looks have to do.
     watch: Option<AsyncFd<OwnedFd>>,
 }
 
 impl Changes {
-    /// Of that folder, from the next [`Self::renew`] on.
-    pub fn of(folder: PathBuf) -> Self {
+    /// Of these folders, from the next [`Self::renew`] on.
+    pub fn of(folders: Vec<PathBuf>) -> Self {
         let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)
             .map_err(std::io::Error::from)
             .and_then(registered);
         let watch = watch.inspect_err(|error| {
             tracing::warn!(
                 %error,
-                folder = %folder.display(),
-                "can't be watched, is looked at every second: pods that wait while kubelet starts may be rejected \
+                ?folders,
+                "can't be watched, are looked at every second: pods that wait while kubelet starts may be rejected \
                  (fs.inotify.max_user_instances may be too small)"
             );
         });
         Self {
-            folder,
+            folders,
             watch: watch.ok(),
         }
     }
 
-    /// Watches the folder that is there now: it may have been made anew since the last time.
+    /// Watches the folders that are there now: one may have been made anew since the last time.
     pub fn renew(&self) {
         if let Some(watch) = &self.watch {
             let what = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVED_TO;
-            // A folder that is not there yet is there at a later look.
-            let _ = inotify::add_watch(watch, &self.folder, what | WatchFlags::ONLYDIR);
+            for folder in &self.folders {
+                // One that is not there yet is there at a later look.
+                let _ = inotify::add_watch(watch, folder, what | WatchFlags::ONLYDIR);
+            }
         }
     }
 
@@ -59,7 +61,7 @@ impl Changes {
             });
             match read.await {
                 Ok(_) => return,
-                Err(error) => tracing::warn!(%error, "the watch of kubelet's folder has ended"),
+                Err(error) => tracing::warn!(%error, "the watch of kubelet's folders has ended"),
             }
         }
         std::future::pending::<()>().await;
@@ -89,7 +91,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("device-plugins");
         let file = folder.join("kubelet.sock");
-        let changes = Changes::of(folder.clone());
+        let changes = Changes::of(vec![folder.clone()]);
         changes.renew();
         for _ in 0..2 {
             std::fs::create_dir(&folder).unwrap();
@@ -107,7 +109,7 @@ mod tests {
     #[tokio::test]
     async fn a_folder_in_which_nothing_happens_tells_nothing() {
         let root = tempfile::tempdir().unwrap();
-        let changes = Changes::of(root.path().to_owned());
+        let changes = Changes::of(vec![root.path().to_owned()]);
         changes.renew();
         let short = Duration::from_millis(50);
         assert!(timeout(short, changes.next()).await.is_err());

@@ -50,6 +50,12 @@ impl Folders {
             .unwrap_or(&self.device_plugins)
     }
 
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.device_plugins]
+            .into_iter()
+            .chain(&self.plugins_registry)
+    }
+
     fn kubelet(&self) -> PathBuf {
         self.device_plugins.join(socket_name::KUBELET)
     }
@@ -125,7 +131,7 @@ impl Registrar {
         self.remove_stale();
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let folder = Changes::of(self.folder.clone());
+        let folder = Changes::of(self.folders.all().cloned().collect());
         loop {
             let due = self.due();
             tokio::select! {
@@ -166,11 +172,7 @@ impl Registrar {
 
     /// Sockets of an earlier run: kubelet has no stream to them any more.
     fn remove_stale(&self) {
-        let folders = [
-            Some(&self.folders.device_plugins),
-            self.folders.plugins_registry.as_ref(),
-        ];
-        let entries = folders.into_iter().flatten().flat_map(std::fs::read_dir);
+        let entries = self.folders.all().flat_map(std::fs::read_dir);
         for entry in entries.flatten().flatten() {
             let name = entry.file_name();
             if name.to_str().is_some_and(socket_name::is_ours)
