@@ -120,14 +120,16 @@ impl Lists {
             let card = u32::try_from(place * 3)? % size.cards;
             templates.push(running(&settings, card)?.to_string());
         }
-        let nodes_and_places = (0..size.nodes)
-            .flat_map(|node| templates.iter().enumerate().map(move |at| (node, at)));
-        let running = nodes_and_places.enumerate().map(|(at, (node, (place, template)))| {
-            template
-                .replace("@name@", &format!("serving-{node:05}-{place}"))
-                .replace("@node@", &node_name(node))
-                .replace("@uid@", &uid(at))
-        });
+        let nodes_and_places =
+            (0..size.nodes).flat_map(|node| templates.iter().enumerate().map(move |at| (node, at)));
+        let running = nodes_and_places
+            .enumerate()
+            .map(|(at, (node, (place, template)))| {
+                template
+                    .replace("@name@", &format!("serving-{node:05}-{place}"))
+                    .replace("@node@", &node_name(node))
+                    .replace("@uid@", &uid(at))
+            });
         let waiting = pod(&json!({})).to_string();
         let waiting = (0..size.waiting).map(|at| {
             waiting

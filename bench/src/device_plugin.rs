@@ -316,7 +316,9 @@ async fn preference(
     count: usize,
     calls: &mut [Calls; 2],
 ) -> anyhow::Result<()> {
-    ours.pods.lock().push(Pod::asking(0, asks));
+    // A plan that was made for a pod is kept for a while: another size is another pod.
+    let number = asks.iter().map(|(_, size)| size).sum();
+    ours.pods.lock().push(Pod::asking(number, asks));
     for (resource, size) in asks {
         let available = ours.plugin(resource)?.ids.clone();
         for (stage, calls) in [&mut *ours, &mut *floor].into_iter().zip(calls.iter_mut()) {

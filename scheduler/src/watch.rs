@@ -17,7 +17,7 @@ use kube::{
 use kubernetes::object::{Node, Pod};
 use model::name::{NodeName, PodUid};
 
-use crate::{convert, index::Notice, shared::Shared};
+use crate::{convert, index::Notice, inventories::Inventories, shared::Shared};
 
 /// A pod that has ended leaves such a watch as if it were deleted.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -28,6 +28,7 @@ pub(crate) async fn nodes(client: Client, shared: Shared, ready: Ready) -> Resul
     let mut stream = stream
         .inspect_err(|error| tracing::debug!(%error, "watching nodes"))
         .boxed();
+    let mut inventories = Inventories::default();
     while let Some(event) = stream.next().await {
         let Ok(event) = event else { continue };
         heard(&shared, "nodes");
@@ -39,7 +40,7 @@ pub(crate) async fn nodes(client: Client, shared: Shared, ready: Ready) -> Resul
             }
             Event::Apply(node) | Event::InitApply(node) => {
                 let settings = shared.read().settings().clone();
-                match convert::node(&node, &settings) {
+                match convert::node(&node, &settings, &mut inventories) {
                     Ok(seen) => {
                         let notice = shared.write().apply_node(seen);
                         say(&shared, "node", notice);
