@@ -1,5 +1,7 @@
 # cargo and the scripts do the work; this names the commands.
-.PHONY: build demo test test-scripts fmt lint docker e2e e2e-up e2e-down help
+PROFILE ?= release
+
+.PHONY: build demo test test-scripts bench fmt lint docker e2e e2e-up e2e-down help
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -24,6 +26,10 @@ test: lint build test-scripts ## format, lints, unit, property, structure and sc
 test-scripts: ## the scripts of deploy/, with stand-ins for what they call
 	@deploy/tests/images.sh
 	@deploy/tests/deploy-all.sh
+
+bench: ## programs beside their floors: BENCH=extender|device-plugin|exporter CHECK=1 PROFILE=e2e TARGET=
+	cargo build --locked --profile $(PROFILE) $(if $(TARGET),--target $(TARGET)) -p scheduler -p device-plugin -p exporter -p bench
+	@$(or $(CARGO_TARGET_DIR),target)/$(if $(TARGET),$(TARGET)/)$(PROFILE)/bench $(BENCH) $(if $(filter-out 0,$(CHECK)),--check)
 
 docker: ## the images: COMPONENT= REGISTRY= VERSION= CLI=docker|podman|nerdctl|buildah|ctr|archive
 	@deploy/images.sh $(if $(COMPONENT),--component=$(COMPONENT)) $(if $(REGISTRY),--registry=$(REGISTRY)) \

@@ -175,7 +175,24 @@ async fn node(
         floor("keeping", Some("kept")).await?,
     ];
 
-    let each = (600_000 / series(&text)).clamp(30, 300);
+    compare(&servers, series(&text), &title, table).await?;
+    let [ours, writing, _] = &servers;
+    let most = shape
+        .memory
+        .map_or(Target::Told, |m| Target::Most(Figure::Memory(m)));
+    let (memory, floor) = (ours.process.memory(), writing.process.memory());
+    table.row(format!("{title} memory"), memory, Some(floor), most);
+    Ok(())
+}
+
+/// Ours, the floor that writes and the floor that keeps, in turns.
+async fn compare(
+    servers: &[Server; 3],
+    series: usize,
+    title: &str,
+    table: &mut Table,
+) -> anyhow::Result<()> {
+    let each = (600_000 / series).clamp(30, 300);
     let mut back_to_back = [Calls::default(), Calls::default(), Calls::default()];
     for turn in 0..=TURNS {
         for (server, calls) in servers.iter().zip(&mut back_to_back) {
@@ -224,12 +241,6 @@ async fn node(
         Target::Told,
     );
 
-    let [ours, writing, _] = &servers;
-    let most = shape
-        .memory
-        .map_or(Target::Told, |m| Target::Most(Figure::Memory(m)));
-    let (memory, floor) = (ours.process.memory(), writing.process.memory());
-    table.row(format!("{title} memory"), memory, Some(floor), most);
     Ok(())
 }
 
