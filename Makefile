@@ -1,5 +1,7 @@
 # cargo and the scripts do the work; this names the commands.
-.PHONY: build demo test test-scripts fuzz fmt lint docker e2e e2e-up e2e-down help
+PROFILE ?= release
+
+.PHONY: build demo test test-scripts bench fuzz fmt lint docker e2e e2e-up e2e-down help
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -27,6 +29,10 @@ test-scripts: ## the scripts of deploy/, with stand-ins for what they call
 
 fuzz: ## what others send us, each target for SECONDS=30; TARGETS=
 	@fuzz/run.sh
+
+bench: ## programs beside their floors: BENCH=extender|device-plugin|exporter CHECK=1 PROFILE=e2e TARGET=
+	cargo build --locked --profile $(PROFILE) $(if $(TARGET),--target $(TARGET)) -p scheduler -p device-plugin -p exporter -p bench
+	@$(or $(CARGO_TARGET_DIR),target)/$(if $(TARGET),$(TARGET)/)$(PROFILE)/bench $(BENCH) $(if $(filter-out 0,$(CHECK)),--check)
 
 docker: ## the images: COMPONENT= REGISTRY= VERSION= CLI=docker|podman|nerdctl|buildah|ctr|archive
 	@deploy/images.sh $(if $(COMPONENT),--component=$(COMPONENT)) $(if $(REGISTRY),--registry=$(REGISTRY)) \

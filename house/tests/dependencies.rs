@@ -16,7 +16,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 /// Members of the workspace and what each may name in `[dependencies]`, of the workspace's own.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("model", &[]),
     ("kit", &["model"]),
     ("runtime-proto", &["model"]),
@@ -44,6 +44,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
         "scenarios",
         &["model", "kubernetes", "runtime-proto", "testbed"],
     ),
+    ("bench", &["model", "kubernetes", "runtime-proto"]),
     ("proto-gen", &[]),
     ("house", &[]),
 ];

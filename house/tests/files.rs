@@ -196,9 +196,16 @@ fn only_convert_names_both_a_wire_type_and_a_model_type() {
     let mut both = Vec::new();
     for path in all_sources() {
         let inside = short(&path);
-        let stands_in = ["testbed", "scenarios", "runtime-sim", "proto-gen", "house"]
-            .iter()
-            .any(|c| inside.starts_with(c));
+        let stands_in = [
+            "testbed",
+            "scenarios",
+            "runtime-sim",
+            "bench",
+            "proto-gen",
+            "house",
+        ]
+        .iter()
+        .any(|c| inside.starts_with(c));
         let is_test = stem(&path).ends_with("tests")
             || inside.contains("/tests/")
             || inside.contains("/benches/");

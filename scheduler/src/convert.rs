@@ -16,17 +16,22 @@ use model::{
 };
 
 use crate::{
+    inventories::Inventories,
     node::{NodeCards, NodeSeen},
     pod::{NotKnown, PodSeen, Refusal, Stand, Wanted},
     wire,
 };
 
 /// Reads a node.
-pub fn node(object: &object::Node, settings: &Settings) -> Result<NodeSeen, NameError> {
+pub fn node(
+    object: &object::Node,
+    settings: &Settings,
+    inventories: &mut Inventories,
+) -> Result<NodeSeen, NameError> {
     let meta = &object.metadata;
     let name = NodeName::new(meta.name.as_deref().unwrap_or_default())?;
     let written = annotation_of(meta.annotations.as_ref(), &settings.annotations.inventory);
-    let cards = match written.map(annotation::read_inventory) {
+    let cards = match written.map(|text| inventories.read(text)) {
         None => NodeCards::NotPublished,
         Some(Ok(published)) => NodeCards::Known(published),
         Some(Err(error)) => NodeCards::Unreadable(error),
@@ -126,6 +131,21 @@ pub enum Candidates<'a> {
     Names(Vec<wire::Text<'a>>),
     /// In full: name, and the node's JSON.
     Full(Vec<(Cow<'a, str>, &'a str)>),
+}
+
+impl Candidates<'_> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Names(names) => names.len(),
+            Self::Full(nodes) => nodes.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// The body of filter and prioritize, read.

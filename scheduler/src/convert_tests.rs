@@ -127,7 +127,8 @@ fn a_node_s_cards_are_as_its_annotation_says() {
         let object =
             serde_json::from_value(json!({"metadata": {"name": "n1", "annotations": annotations}}))
                 .unwrap();
-        node(&object, &settings).unwrap().cards
+        let seen = node(&object, &settings, &mut Inventories::default());
+        seen.unwrap().cards
     };
     assert!(matches!(node_of(None), NodeCards::NotPublished));
     assert!(matches!(

@@ -6,9 +6,13 @@ use crate::{
     convert::{Candidates, Question},
     fit::Trial,
     index::Index,
+    json::{element, string},
     node::Node,
     reason::{Reason, Rejection},
 };
+
+/// Bytes of a node's name; a guess that is too small only costs a copy.
+const TYPICAL_NAME: usize = 24;
 
 /// What came of one call, for the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,7 +31,7 @@ pub fn filter(index: &Index, question: &Question<'_>) -> (Vec<u8>, Tally) {
     };
     let trial = (!request.is_empty()).then(|| Trial::new(request, index.settings()));
     let assumed = index.assumed(&question.uid).map(|a| a.node.as_str());
-    let verdict = |name: &str| -> Result<(), Rejection> {
+    let verdict = |name: &str, node: Option<&Node>| -> Result<(), Rejection> {
         let Some(trial) = &trial else { return Ok(()) };
         match assumed {
             // What it was promised there is in that node's ledger already.
@@ -35,31 +39,28 @@ pub fn filter(index: &Index, question: &Question<'_>) -> (Vec<u8>, Tally) {
             Some(_) => return Err(Rejection::never(Reason::Unsettled)),
             None => {}
         }
-        index
-            .node(name)
-            .map_or(Err(Rejection::never(Reason::UnknownNode)), |node: &Node| {
-                trial.on(node)
-            })
+        node.map_or(Err(Rejection::never(Reason::UnknownNode)), |node| {
+            trial.on(node)
+        })
     };
-    let mut answer = Answer::default();
     match &question.candidates {
         Candidates::Names(names) => {
-            let mut kept = Vec::with_capacity(names.len() * 24);
-            for name in names {
-                if answer.enter(&name.0, verdict(&name.0)) {
-                    item(&mut kept, |out| string(out, &name.0));
-                }
+            let room = names.len() * (TYPICAL_NAME + 3);
+            let mut answer = Answer::new(b"{\"Nodes\":null,\"NodeNames\":[", room);
+            for (name, node) in names.iter().zip(index.find(names.iter().map(|n| &*n.0))) {
+                let verdict = verdict(&name.0, node);
+                answer.enter(&name.0, verdict, |out| string(out, &name.0));
             }
-            answer.finish(b"null", &list(b"", &kept, b""))
+            answer.finish(b"]")
         }
         Candidates::Full(nodes) => {
-            let mut kept = Vec::new();
+            let room = nodes.iter().map(|(_, json)| json.len() + 1).sum();
+            let mut answer = Answer::new(b"{\"Nodes\":{\"metadata\":{},\"items\":[", room);
             for (name, json) in nodes {
-                if answer.enter(name, verdict(name)) {
-                    item(&mut kept, |out| out.extend_from_slice(json.as_bytes()));
-                }
+                let verdict = verdict(name, index.node(name));
+                answer.enter(name, verdict, |out| out.extend_from_slice(json.as_bytes()));
             }
-            answer.finish(&list(b"{\"metadata\":{},\"items\":", &kept, b"}"), b"null")
+            answer.finish(b"]},\"NodeNames\":null")
         }
     }
 }
@@ -75,26 +76,50 @@ pub fn error(text: &str) -> Vec<u8> {
     out
 }
 
-/// The rejections of one call, each list as the inside of a JSON object.
-#[derive(Default)]
+/// One call's answer in the making.
 struct Answer {
     tally: Tally,
+    /// All of it up to the last node that was kept.
+    out: Vec<u8>,
+    /// The inside of a JSON object.
     failed: Vec<u8>,
+    /// The inside of a JSON object.
     unresolvable: Vec<u8>,
     /// Texts are few: each is written once.
     texts: Vec<(Rejection, Vec<u8>)>,
 }
 
 impl Answer {
-    /// Notes the verdict; whether the node is kept.
-    fn enter(&mut self, name: &str, verdict: Result<(), Rejection>) -> bool {
-        let rejection = match verdict {
+    /// Begins with `head`; `room` bytes are what all nodes need.
+    fn new(head: &[u8], room: usize) -> Self {
+        let mut out = Vec::with_capacity(head.len() + room + 128);
+        out.extend_from_slice(head);
+        Self {
+            tally: Tally::default(),
+            out,
+            failed: Vec::new(),
+            unresolvable: Vec::new(),
+            texts: Vec::new(),
+        }
+    }
+
+    /// Notes the verdict; `write` writes the node where it is kept.
+    fn enter(
+        &mut self,
+        name: &str,
+        verdict: Result<(), Rejection>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        match verdict {
             Ok(()) => {
+                element(&mut self.out, self.tally.kept == 0, write);
                 self.tally.kept += 1;
-                return true;
             }
-            Err(rejection) => rejection,
-        };
+            Err(rejection) => self.reject(name, rejection),
+        }
+    }
+
+    fn reject(&mut self, name: &str, rejection: Rejection) {
         self.tally.rejected += 1;
         let mendable = rejection.mendable;
         let at = self
@@ -117,18 +142,17 @@ impl Answer {
         } else {
             &mut self.unresolvable
         };
-        item(list, |out| {
+        let is_first = list.is_empty();
+        element(list, is_first, |out| {
             string(out, name);
             out.push(b':');
             out.extend_from_slice(text);
         });
-        false
     }
 
-    fn finish(self, nodes: &[u8], names: &[u8]) -> (Vec<u8>, Tally) {
-        let mut out = Vec::with_capacity(
-            nodes.len() + names.len() + self.failed.len() + self.unresolvable.len() + 128,
-        );
+    /// Goes on with `tail` after the last node.
+    fn finish(self, tail: &[u8]) -> (Vec<u8>, Tally) {
+        let mut out = self.out;
         let object = |out: &mut Vec<u8>, inside: &[u8]| {
             if inside.is_empty() {
                 out.extend_from_slice(b"null");
@@ -138,38 +162,13 @@ impl Answer {
                 out.push(b'}');
             }
         };
-        out.extend_from_slice(b"{\"Nodes\":");
-        out.extend_from_slice(nodes);
-        out.extend_from_slice(b",\"NodeNames\":");
-        out.extend_from_slice(names);
+        out.extend_from_slice(tail);
         out.extend_from_slice(b",\"FailedNodes\":");
         object(&mut out, &self.failed);
         out.extend_from_slice(b",\"FailedAndUnresolvableNodes\":");
         object(&mut out, &self.unresolvable);
         out.extend_from_slice(b",\"Error\":\"\"}");
         (out, self.tally)
-    }
-}
-
-fn list(before: &[u8], inside: &[u8], after: &[u8]) -> Vec<u8> {
-    [before, b"[", inside, b"]", after].concat()
-}
-
-fn item(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    if !out.is_empty() {
-        out.push(b',');
-    }
-    write(out);
-}
-
-/// A JSON string. Names of Kubernetes need no escapes: those are copied as they are.
-fn string(out: &mut Vec<u8>, text: &str) {
-    if text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\') {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-    } else if let Ok(escaped) = serde_json::to_vec(text) {
-        out.extend_from_slice(&escaped);
     }
 }
 

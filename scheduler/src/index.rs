@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use model::{
     annotation::AnnotationError,
     ledger::{Conflict, Hold},
@@ -69,8 +70,8 @@ struct NodeEntry {
 #[derive(Debug)]
 pub struct Index {
     settings: Settings,
-    nodes: HashMap<NodeName, NodeEntry>,
-    pods: HashMap<PodUid, PodEntry>,
+    nodes: HashMap<NodeName, NodeEntry, RandomState>,
+    pods: HashMap<PodUid, PodEntry, RandomState>,
     node_round: Round,
     pod_round: Round,
 }
@@ -80,8 +81,8 @@ impl Index {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            nodes: HashMap::new(),
-            pods: HashMap::new(),
+            nodes: HashMap::default(),
+            pods: HashMap::default(),
             node_round: Round::default(),
             pod_round: Round::default(),
         }
@@ -100,6 +101,17 @@ impl Index {
     /// The node of that name, if the watch or a pod has named it.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.get(name).map(|entry| &entry.node)
+    }
+
+    /// The nodes of many names, one after the other. All are looked up before the first is looked
+    /// into: they lie all over the memory, and a loop that does nothing else has several on their
+    /// way at once.
+    pub(crate) fn find<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> impl Iterator<Item = Option<&Node>> {
+        let found: Vec<_> = names.map(|name| self.node(name)).collect();
+        found.into_iter()
     }
 
     /// All nodes, in no order.

@@ -13,6 +13,8 @@ pub mod explain;
 pub mod filter;
 pub mod fit;
 pub mod index;
+pub mod inventories;
+mod json;
 mod metrics;
 pub mod node;
 pub mod pod;

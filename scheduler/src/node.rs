@@ -1,13 +1,16 @@
 //! One node of the index: its ledger, and what keeps it from being used.
 
 use model::{
-    annotation::{AnnotationError, Published},
+    annotation::AnnotationError,
     card::Inventory,
     ledger::{Conflict, Hold, Ledger},
     name::{NodeName, PodUid},
 };
 
-use crate::reason::{Reason, Rejection};
+use crate::{
+    inventories::NodeInventory,
+    reason::{Reason, Rejection},
+};
 
 /// What the watch says of a node.
 #[derive(Debug, Clone)]
@@ -26,7 +29,7 @@ pub enum NodeCards {
     /// It can't be read.
     Unreadable(AnnotationError),
     /// The cards, and whether anything may be bound to them now.
-    Known(Published),
+    Known(NodeInventory),
 }
 
 /// What is known of the node's cards; [`NodeCards`] without the cards.
@@ -100,9 +103,11 @@ impl Node {
     /// unreadable is returned once.
     pub(crate) fn see(&mut self, cards: NodeCards) -> Option<AnnotationError> {
         let new = match cards {
-            NodeCards::Known(Published { cards, paused }) => {
+            NodeCards::Known(NodeInventory { cards, paused }) => {
                 // Heartbeats bring the same cards again and again.
-                if *self.ledger.inventory() != cards {
+                if !std::ptr::eq(self.ledger.inventory(), &raw const *cards)
+                    && *self.ledger.inventory() != *cards
+                {
                     self.ledger.set_inventory(cards);
                 }
                 Cards::Known { paused }

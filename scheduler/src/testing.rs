@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use model::{
-    annotation::Published,
     card::{Card, CardKind, Health, Inventory},
     name::{CardId, ContainerName, Namespace, NodeName, PodName, PodRef, PodUid},
     phase,
@@ -15,6 +14,7 @@ use model::{
 
 use crate::{
     index::Index,
+    inventories::NodeInventory,
     node::{NodeCards, NodeSeen},
     pod::{PodSeen, Stand},
 };
@@ -52,8 +52,8 @@ pub(crate) fn uid(uid: &str) -> PodUid {
 pub(crate) fn node(name: &str, cards: u32, gib: u64) -> NodeSeen {
     NodeSeen {
         name: node_name(name),
-        cards: NodeCards::Known(Published {
-            cards: inventory(cards, gib),
+        cards: NodeCards::Known(NodeInventory {
+            cards: Arc::new(inventory(cards, gib)),
             paused: false,
         }),
     }

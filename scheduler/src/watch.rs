@@ -17,7 +17,7 @@ use kube::{
 use kubernetes::object::{Node, Pod};
 use model::name::{NodeName, PodUid};
 
-use crate::{convert, index::Notice, shared::Shared};
+use crate::{convert, index::Notice, inventories::Inventories, shared::Shared};
 
 /// A pod that has ended leaves such a watch as if it were deleted.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -28,6 +28,8 @@ pub(crate) async fn nodes(client: Client, shared: Shared, ready: Ready) -> Resul
     let mut stream = stream
         .inspect_err(|error| tracing::debug!(%error, "watching nodes"))
         .boxed();
+    let mut inventories = Inventories::default();
+    let settings = shared.read().settings().clone();
     while let Some(event) = stream.next().await {
         let Ok(event) = event else { continue };
         heard(&shared, "nodes");
@@ -38,8 +40,7 @@ pub(crate) async fn nodes(client: Client, shared: Shared, ready: Ready) -> Resul
                 ready.met();
             }
             Event::Apply(node) | Event::InitApply(node) => {
-                let settings = shared.read().settings().clone();
-                match convert::node(&node, &settings) {
+                match convert::node(&node, &settings, &mut inventories) {
                     Ok(seen) => {
                         let notice = shared.write().apply_node(seen);
                         say(&shared, "node", notice);
@@ -64,6 +65,7 @@ pub(crate) async fn pods(client: Client, shared: Shared, ready: Ready) -> Result
     let mut stream = stream
         .inspect_err(|error| tracing::debug!(%error, "watching pods"))
         .boxed();
+    let settings = shared.read().settings().clone();
     while let Some(event) = stream.next().await {
         let Ok(event) = event else { continue };
         heard(&shared, "pods");
@@ -73,16 +75,13 @@ pub(crate) async fn pods(client: Client, shared: Shared, ready: Ready) -> Result
                 shared.write().pods_complete();
                 ready.met();
             }
-            Event::Apply(pod) | Event::InitApply(pod) => {
-                let settings = shared.read().settings().clone();
-                match convert::pod(&pod, &settings) {
-                    Ok(seen) => {
-                        let notice = shared.write().apply_pod(seen);
-                        say(&shared, "pod", notice);
-                    }
-                    Err(error) => malformed(&shared, "pod", pod.metadata.name.as_deref(), &error),
+            Event::Apply(pod) | Event::InitApply(pod) => match convert::pod(&pod, &settings) {
+                Ok(seen) => {
+                    let notice = shared.write().apply_pod(seen);
+                    say(&shared, "pod", notice);
                 }
-            }
+                Err(error) => malformed(&shared, "pod", pod.metadata.name.as_deref(), &error),
+            },
             Event::Delete(pod) => {
                 if let Ok(uid) = PodUid::new(pod.metadata.uid.as_deref().unwrap_or_default()) {
                     shared.write().delete_pod(&uid);

@@ -1,0 +1,5 @@
+//! The bench.
+
+fn main() -> std::process::ExitCode {
+    bench::main()
+}
