@@ -9,6 +9,7 @@
 #   --version=TAG      tag of the kit's images (default: $lj_runtimekit_version, else as in the manifests)
 #   --wait=DURATION    how long to wait, such as 120s or 2m; 0 does not wait (default: 3m; undeploy: 7m)
 #   --dry-run          says what would change, and changes nothing
+#   --without-nodes    deploy though no node is labelled yet
 #
 # Everything is also written, with times, to $LJ_RUNTIMEKIT_DEPLOY_LOG (default: ./lj-runtimekit-deploy-<date>.log).
 # Exit codes: 0 done, 1 failed (the last lines say what to do), 64 a wrong argument, 130 interrupted.
@@ -60,7 +61,7 @@ arguments() {
     *) wrong "no verb '$1': deploy or undeploy" ;;
   esac
   shift
-  CHOSEN=() NAMESPACE='' REGISTRY='' VERSION=${lj_runtimekit_version:-} DRY_RUN='' WAIT=180
+  CHOSEN=() NAMESPACE='' REGISTRY='' VERSION=${lj_runtimekit_version:-} DRY_RUN='' WITHOUT_NODES='' WAIT=180
   [[ $VERB == deploy ]] || WAIT=420
   for argument in "$@"; do
     case $argument in
@@ -73,6 +74,7 @@ arguments() {
       --version=*) VERSION=${argument#*=} ;;
       --wait=*) WAIT=$(seconds "${argument#*=}") || wrong "$argument is no duration such as 120s or 2m; 0 does not wait" ;;
       --dry-run) DRY_RUN=yes ;;
+      --without-nodes) WITHOUT_NODES=yes ;;
       -h | --help) usage; exit 0 ;;
       *) wrong "no option '$argument': $0 --help" ;;
     esac

@@ -50,6 +50,7 @@ up() {
   step "Kubernetes $KUBE_VERSION, $nodes nodes"
   IMAGES=$images RUNTIME_SIM=$target/debug/runtime-sim e2e/cluster.sh up $nodes
   step 'deploy-all.sh deploy'
+  e2e/cluster.sh run kubectl label node node-1 lj_runtimekit_enable=true
   LJ_RUNTIMEKIT_DEPLOY_LOG=$logs/deploy.log e2e/cluster.sh run deploy/deploy-all.sh deploy --wait=180s
 }
 

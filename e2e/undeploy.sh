@@ -12,7 +12,7 @@ finish() {
   local code=$?
   trap - EXIT INT TERM
   e2e/cluster.sh down
-  rm -f "$LJ_RUNTIMEKIT_DEPLOY_LOG"
+  rm -f "$LJ_RUNTIMEKIT_DEPLOY_LOG"*
   exit "$code"
 }
 trap finish EXIT
@@ -21,8 +21,13 @@ kubectl() { e2e/cluster.sh run kubectl "$@"; }
 wrong() { echo "undeploy: $*"; exit 1; }
 
 e2e/cluster.sh up 1
-e2e/cluster.sh run deploy/deploy-all.sh deploy --wait=180s
+if e2e/cluster.sh run deploy/deploy-all.sh deploy --wait=180s >"$LJ_RUNTIMEKIT_DEPLOY_LOG.unlabelled"; then
+  wrong 'it deploys where no node is labelled'
+fi
+grep -q 'kubectl label node NODE lj_runtimekit_enable=true' "$LJ_RUNTIMEKIT_DEPLOY_LOG.unlabelled" ||
+  wrong "it does not say how to label a node: $(tail -n 3 "$LJ_RUNTIMEKIT_DEPLOY_LOG.unlabelled")"
 kubectl label node node-1 lj_runtimekit_enable=true
+for _ in 1 2; do e2e/cluster.sh run deploy/deploy-all.sh deploy --wait=180s; done
 for i in $(seq 1 120); do
   [[ $(kubectl get node node-1 -o 'jsonpath={.status.allocatable.alibabacloud\.com/ppu}') != 8 ]] || break
   [[ $i -lt 120 ]] || wrong 'node-1 offers no cards'

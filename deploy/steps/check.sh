@@ -77,8 +77,11 @@ check_nodes() {
     fail 'nodes can not be listed: kubectl get nodes'
   if [[ -n $LABELLED ]]; then
     say "OK    nodes labelled $label: $LABELLED"
+  elif [[ $VERB == undeploy || -n $WITHOUT_NODES ]] || ! { is_chosen device-plugin || is_chosen exporter; }; then
+    say "WARN  no node is labelled, so nothing runs on nodes: kubectl label node NODE $label"
   else
-    say "WARN  no node is labelled, so nothing will run on nodes yet: kubectl label node NODE $label"
+    fail "no node is labelled, so nothing would run on nodes: kubectl label node NODE $label
+      (or deploy with --without-nodes, where nodes come later)"
   fi
 }
 

@@ -21,6 +21,7 @@ case "$*" in
   'get --raw /apis/admission'*) [[ -z ${POLICY:-} ]] || echo '{"resources":[{"kind":"MutatingAdmissionPolicy"},{"kind":"MutatingAdmissionPolicyBinding"}]}' ;;
   'create --validate=false -f - -o jsonpath='*) sed -nE "s/.*verb: ([a-z]+),.*resource: ([a-z]+),.*/${ALLOWED:-true} \\1 \\2/p" ;;
   'get namespace kube-system '*-o\ name) echo namespace/kube-system ;;
+  'get nodes -l '*) [[ -n ${UNLABELLED:-} ]] || echo node-1 ;;
   'get configmaps -A '*) printf '%s' "${INSTALLED:-}" ;;
   'get -f '*) cat >/dev/null ;;
   apply*) tee -a "$CALLS.applied" | awk '/^kind:/ { kind = $2 } /^  name:/ && kind { print kind "/" $2 " 1"; kind = "" }' ;;
@@ -93,6 +94,9 @@ DOWN=1 run deploy; check 'no API server: what to mend' eval 'is_code 1 && says "
 SERVER=v1.20.4 run deploy; check 'an API server too old' eval 'is_code 1 && says "no server-side apply" && changed_nothing'
 SERVER=v1.24.4 run deploy --wait=0; check 'an API server that is not tested' eval 'is_code 0 && says "WARN  API server v1.24.4"'
 ALLOWED=false run deploy; check 'no rights: which' eval 'is_code 1 && says "create serviceaccounts" && changed_nothing'
+UNLABELLED=1 run deploy; check 'no labelled node: how to label one' eval 'is_code 1 && says "kubectl label node NODE lj_runtimekit_enable=true" && changed_nothing'
+UNLABELLED=1 run deploy --wait=0 --without-nodes; check 'no labelled node, and that is meant' is_code 0
+UNLABELLED=1 run deploy --wait=0 --components=scheduler,controller; check 'what runs on no node needs no label' is_code 0
 INSTALLED=elsewhere run deploy --namespace=here; check 'installed in another namespace' eval 'is_code 1 && says "--namespace=elsewhere" && changed_nothing'
 
 # ---- deploying ----

@@ -39,6 +39,11 @@ impl Changes {
         }
     }
 
+    /// Whether changes are told; where not, the caller has to look.
+    pub const fn are_told(&self) -> bool {
+        self.watch.is_some()
+    }
+
     /// Watches the folders that are there now: one may have been made anew since the last time.
     pub fn renew(&self) {
         if let Some(watch) = &self.watch {

@@ -26,8 +26,10 @@ use crate::{
     socket_name::{self, socket_name},
 };
 
-/// A look at the folder, a few stat calls: for what its watch does not tell.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A look at the folders, a few stat calls each: for what their watch does not tell.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// The same where there is no watch.
+const LOOK_OFTEN: Duration = Duration::from_secs(1);
 
 /// The Runtime answers within 8 s, and a shutdown may take 25, of which the drain takes 12.
 const LAST_CALL_WITHIN: Duration = Duration::from_secs(10);
@@ -129,9 +131,13 @@ impl Registrar {
         tasks: Tasks,
     ) -> Result<(), Failure> {
         self.remove_stale();
-        let mut ticks = interval(LOOK_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let folder = Changes::of(self.folders.all().cloned().collect());
+        let mut ticks = interval(if folder.are_told() {
+            LOOK_EVERY
+        } else {
+            LOOK_OFTEN
+        });
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let due = self.due();
             tokio::select! {

@@ -169,6 +169,10 @@ impl Registration {
     pub const fn due(&self) -> Option<Duration> {
         match self.state {
             State::Out { not_before, .. } => Some(not_before),
+            State::In {
+                without_stream: Some(since),
+                ..
+            } => Some(since.saturating_add(STREAM_GRACE)),
             State::Asking(_) | State::In { .. } => None,
         }
     }

@@ -33,7 +33,10 @@ mod rights;
 
 pub use deployment::{rename, upgrade_and_rollback};
 pub use guide::guide;
-pub use nodes::{label_and_unlabel, node_made_again, nothing_is_left_of_an_unlabelled_node};
+pub use nodes::{
+    case_16_long_node_names, label_and_unlabel, node_made_again,
+    nothing_is_left_of_an_unlabelled_node,
+};
 pub use pods::{annotations, policy, whole_cards_everywhere};
 pub use rights::rights;
 

@@ -22,6 +22,9 @@ async fn main() -> ExitCode {
     let all: &[Scenario] = &scenarios! {
         // First, because kubelet takes 5 minutes to give up a name: what comes last looks again.
         a_rename_gives_new_names_and_running_pods_stay: |g| lab::rename(g);
+        partitions_fill_a_card_and_others_keep_off_it: |g| scenarios::partitions(g);
+        // Ends with the cards that the others expect.
+        case_5_names_come_and_go_with_the_cards: |g| scenarios::case_5_names_come_and_go_with_the_cards(g);
         a_label_starts_the_programs_there_and_only_there: |g| lab::label_and_unlabel(g);
         case_2_two_containers_each_get_theirs: |g| scenarios::case_2_two_containers(g);
         case_7_of_two_parallel_filters_one_wins_at_bind: |g| scenarios::case_7_one_of_two_wins(g);
@@ -40,6 +43,7 @@ async fn main() -> ExitCode {
         annotations_reach_pods_of_the_runtime_class_only: |g| lab::annotations(g);
         an_unlabelled_node_has_no_names_left: |g| lab::nothing_is_left_of_an_unlabelled_node(g);
         whole_cards_over_all_nodes_and_one_pod_too_many: |g| lab::whole_cards_everywhere(g);
+        case_16_nodes_of_long_names_have_valid_jobs: |g| lab::case_16_long_node_names(g);
         a_node_is_deleted_and_made_again: |g| lab::node_made_again(g);
         the_guide_s_commands_do_what_it_says: |g| lab::guide(g);
         every_right_is_used_and_no_other_is_asked: |g| lab::rights(g);

@@ -1,14 +1,17 @@
 //! Nodes that are labelled, unlabelled, deleted and made again.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Context, ensure};
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{Event, Node},
+    core::v1::{Event, Node, Pod},
 };
 use kube::{
     Api,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
+use serde_json::json;
 use testbed::{
     stage::{Deadline, until},
     workload::Workload,
@@ -119,6 +122,73 @@ pub async fn nothing_is_left_of_an_unlabelled_node(lab: &Lab) -> anyhow::Result<
     let inventory = cluster.node_annotation("node-2", key).await?;
     ensure!(inventory.is_none(), "{key} is still {inventory:?}");
     Ok(())
+}
+
+/// Nodes whose names are longer than a label value takes: the API server and the Job controller
+/// take the Jobs, whose names differ, and their pods. The nodes are objects only, so nothing runs;
+/// when they go the Jobs go.
+pub async fn case_16_long_node_names(lab: &Lab) -> anyhow::Result<()> {
+    let nodes: Api<Node> = Api::all(lab.client());
+    let jobs: Api<Job> = Api::namespaced(lab.client(), NAMESPACE);
+    let pods: Api<Pod> = Api::namespaced(lab.client(), NAMESPACE);
+    let part = "rack-17.row-4.example";
+    let long = format!("{}.{}", [part; 8].join("."), "n".repeat(200 - 8 * 22));
+    let names = [
+        format!("n{}", "0".repeat(51)),
+        long.clone(),
+        format!("{long}x"),
+    ];
+    ensure!(names[0].len() == 52 && long.len() == 200, "{names:?}");
+    for name in &names {
+        let node = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        nodes.create(&PostParams::default(), &node).await?;
+        lab.cluster().label_node(name, true).await?;
+    }
+    let of_nodes = async || -> anyhow::Result<BTreeMap<String, String>> {
+        let all = jobs.list(&ListParams::default()).await?;
+        let on = |job: Job| Some((job.spec?.template.spec?.node_name?, job.metadata.name?));
+        let all: BTreeMap<_, _> = all.into_iter().filter_map(on).collect();
+        Ok(all.into_iter().filter(|(n, _)| names.contains(n)).collect())
+    };
+    until(
+        "a pod of each node's Job",
+        Deadline::seconds(SOON),
+        || async {
+            let text = |e: &dyn std::fmt::Display| e.to_string();
+            let found = of_nodes().await.map_err(|e| text(&e))?;
+            let jobs: BTreeSet<&String> = found.values().collect();
+            if jobs.len() != names.len() {
+                return Err(format!("Jobs {found:?}"));
+            }
+            for job in jobs {
+                let of_job = ListParams::default().labels(&format!("job-name={job}"));
+                if job.len() > 63
+                    || pods
+                        .list(&of_job)
+                        .await
+                        .map_err(|e| text(&e))?
+                        .items
+                        .is_empty()
+                {
+                    return Err(format!("{job} has no pod"));
+                }
+            }
+            Ok(())
+        },
+    )
+    .await?;
+    for name in &names {
+        nodes.delete(name, &DeleteParams::default()).await?;
+    }
+    until("their Jobs to go", Deadline::seconds(SOON), || async {
+        let left = of_nodes().await.map_err(|e| format!("{e:#}"))?;
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{left:?}"))
+        }
+    })
+    .await
 }
 
 /// The second node's object is deleted, and kubelet makes it again: another node of that name,

@@ -163,6 +163,16 @@ pub async fn policy(lab: &Lab) -> anyhow::Result<()> {
     let planned = pod.metadata.annotations.unwrap_or_default();
     ensure!(planned.contains_key(key), "it has no plan: {planned:?}");
 
+    // A resource that stands in no list: its name is made of a prefix and a profile.
+    let mut cut = Workload::one("cut", &[("alibabacloud.com/ppu-2u.2g36gb", 1)]).pod()?;
+    cut.spec.as_mut().context("no spec")?.scheduler_name = None;
+    let made = pods.create(&PostParams::default(), &cut).await?;
+    ensure!(
+        of(made.clone()).0 == "lj-runtimekit-scheduler",
+        "{:?}",
+        of(made)
+    );
+
     let mut other = Workload::one("asks-nothing", &[]).pod()?;
     other.spec.as_mut().context("no spec")?.scheduler_name = None;
     let made = pods.create(&PostParams::default(), &other).await?;
