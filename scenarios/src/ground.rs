@@ -86,6 +86,10 @@ pub trait Ground {
     fn metrics(&self) -> impl Future<Output = anyhow::Result<String>>;
     /// Waits until all books of the first node agree, and answers them.
     fn books(&self) -> impl Future<Output = anyhow::Result<Books>>;
+    /// All books of a node as they are now.
+    fn books_now(&self, number: usize) -> impl Future<Output = anyhow::Result<Books>>;
+    /// How many nodes there are.
+    fn node_count(&self) -> usize;
     /// Waits until nobody holds anything on the first node.
     fn books_are_empty(&self) -> impl Future<Output = anyhow::Result<()>>;
     /// POSTs a JSON body to the extender and answers its JSON.

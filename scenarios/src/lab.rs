@@ -376,6 +376,15 @@ impl Ground for Lab {
         .await
     }
 
+    async fn books_now(&self, number: usize) -> anyhow::Result<Books> {
+        Books::read(&self.sources(number + 1), self.cluster.settings()).await
+    }
+
+    fn node_count(&self) -> usize {
+        // Whoever brought it up wrote it down.
+        self.nodes().unwrap_or(1)
+    }
+
     async fn books_are_empty(&self) -> anyhow::Result<()> {
         books::are_empty(
             &self.sources(1),

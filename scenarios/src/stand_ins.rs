@@ -87,6 +87,15 @@ impl StandIns {
         .await
     }
 
+    /// Like [`StandIns::ready`], with two extenders that share a lease.
+    pub async fn with_two_extenders() -> anyhow::Result<Self> {
+        Self::ready_with(Options {
+            extenders: 2,
+            ..Options::default()
+        })
+        .await
+    }
+
     /// Everything started, nothing labelled. `settings` must be what `options.settings` says.
     pub async fn with(mut options: Options, settings: Settings) -> anyhow::Result<Self> {
         if options.profiles.is_empty() {
@@ -127,13 +136,15 @@ impl StandIns {
         outcome
     }
 
-    fn sources(&self) -> Sources {
+    fn sources(&self, number: usize) -> Sources {
         let layout = self.stage.layout();
         Sources {
             client: self.stage.client(),
-            node: layout.node_name(0),
-            pod_resources: layout.kubelet_root(0).join("pod-resources/kubelet.sock"),
-            runtime: layout.runtime_folder(0),
+            node: layout.node_name(number),
+            pod_resources: layout
+                .kubelet_root(number)
+                .join("pod-resources/kubelet.sock"),
+            runtime: layout.runtime_folder(number),
         }
     }
 
@@ -163,7 +174,7 @@ fn part(victim: Victim) -> anyhow::Result<Part> {
         Victim::Runtime => Part::Runtime(0),
         Victim::DevicePlugin => Part::DevicePlugin(0),
         Victim::Exporter => Part::Exporter(0),
-        Victim::Extender => Part::Extender,
+        Victim::Extender => Part::Extender(0),
         Victim::KubeScheduler => Part::KubeScheduler,
         Victim::Controller => Part::Controller,
         Victim::Etcd | Victim::Containerd => bail!("the stand-ins have no {victim:?}"),
@@ -185,16 +196,24 @@ impl Ground for StandIns {
 
     async fn books(&self) -> anyhow::Result<Books> {
         books::agree(
-            &self.sources(),
+            &self.sources(0),
             self.cluster.settings(),
             Deadline::seconds(40),
         )
         .await
     }
 
+    async fn books_now(&self, number: usize) -> anyhow::Result<Books> {
+        Books::read(&self.sources(number), self.cluster.settings()).await
+    }
+
+    fn node_count(&self) -> usize {
+        self.stage.layout().nodes()
+    }
+
     async fn books_are_empty(&self) -> anyhow::Result<()> {
         books::are_empty(
-            &self.sources(),
+            &self.sources(0),
             self.cluster.settings(),
             Deadline::seconds(40),
         )

@@ -28,6 +28,7 @@ on_ready_node! {
     a_batch_of_six_with_a_refusal_reaches_the_right_pods => |g| scenarios::batch_of_six_with_a_refusal(g);
     no_card_is_whole_and_shared_at_once => |g| scenarios::whole_and_shared_cards_never_meet(g);
     partitions_fill_a_card_and_others_keep_off_it => |g| scenarios::partitions(g);
+    a_storm_of_pods_and_kills_over_promises_nothing => |g| scenarios::storm(g, 60, 1);
     pods_meet_a_runtime_that_is_away => |g| scenarios::pods_meet_a_runtime_that_is_away(g);
     short_pods_survive_the_restart_of_each_program => |g| scenarios::short_pods_survive_restarts(g, &Victim::PROGRAMS);
     each_part_killed_in_turn_changes_no_card => |g| scenarios::each_part_in_turn(g, &StandIns::victims(), Signal::Kill);
@@ -62,6 +63,20 @@ async fn case_5_names_come_and_go_with_the_cards() -> anyhow::Result<()> {
 async fn case_1_two_pods_at_once_are_never_swapped() -> anyhow::Result<()> {
     let ground = StandIns::in_mib().await?;
     scenarios::case_1_two_pods_at_once(&ground).await?;
+    ground.end().await
+}
+
+#[tokio::test]
+async fn a_killed_leader_is_followed_and_no_card_is_promised_twice() -> anyhow::Result<()> {
+    let ground = StandIns::with_two_extenders().await?;
+    ground.seen(scenarios::the_leading_extender_goes(&ground, Signal::Kill).await)?;
+    ground.end().await
+}
+
+#[tokio::test]
+async fn a_leader_that_ends_hands_over_at_once() -> anyhow::Result<()> {
+    let ground = StandIns::with_two_extenders().await?;
+    ground.seen(scenarios::the_leading_extender_goes(&ground, Signal::Term).await)?;
     ground.end().await
 }
 

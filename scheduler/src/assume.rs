@@ -14,7 +14,7 @@ use model::{
 };
 
 use crate::{
-    index::{Index, Notice},
+    index::{Index, Notice, Round},
     pod::{Assumed, BindStep, PodSeen, PodState, Refusal, Stand},
     reason::Reason,
 };
@@ -71,7 +71,22 @@ pub enum Found {
     Pod(PodSeen),
 }
 
+/// When the API server was asked about a pod.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    pub(crate) at: Instant,
+    pub(crate) round: Round,
+}
+
 impl Index {
+    /// The API server is about to be asked about a pod.
+    pub fn asking(&self, now: Instant) -> Asked {
+        Asked {
+            at: now,
+            round: self.pod_round(),
+        }
+    }
+
     /// Checks the pod against the node as it is now, and enters what it will hold there.
     pub fn begin_bind(&mut self, uid: &PodUid, node: &NodeName) -> Result<Plan, NoBind> {
         let request = match self.state_mut(uid.as_str()).ok_or(NoBind::Gone)? {
@@ -130,13 +145,14 @@ impl Index {
         }
     }
 
-    /// The API server has refused the bind: the promise is taken back, unless an earlier call of
-    /// unknown outcome can still take effect.
-    pub fn bind_refused(&mut self, uid: &PodUid, now: Instant) {
+    /// The API server has refused the bind: the promise is taken back, unless the outcome of an
+    /// earlier call is unknown. However long ago that was, it may have taken effect: the API
+    /// server is asked.
+    pub fn bind_refused(&mut self, uid: &PodUid) {
         let Some(assumed) = self.assumed_mut(uid) else {
             return;
         };
-        if in_doubt(assumed, now) {
+        if assumed.doubt_since.is_some() {
             assumed.step = BindStep::Unknown;
         } else {
             self.take_back(uid);
@@ -156,8 +172,10 @@ impl Index {
     }
 
     /// Enters what the API server said of a pod whose bind was doubtful. A pod that the watch has
-    /// settled in the meantime is left as it is.
-    pub fn settle(&mut self, uid: &PodUid, found: Found, now: Instant) -> Option<Notice> {
+    /// settled in the meantime is left as it is. So is one that is bound or waits by an answer
+    /// that a listing may have overtaken: it is asked about again.
+    pub fn settle(&mut self, uid: &PodUid, found: Found, asked: Asked) -> Option<Notice> {
+        let takes_answers = self.pod_round().takes_answers_of(asked.round);
         let assumed = self.assumed_mut(uid)?;
         if assumed.step == BindStep::Calling {
             return None;
@@ -167,17 +185,29 @@ impl Index {
                 self.delete_pod(uid);
                 None
             }
+            Found::Pod(_) if !takes_answers => None,
             Found::Pod(PodSeen {
                 stand: Stand::Pending(_),
                 ..
             }) => {
-                if !in_doubt(assumed, now) {
+                // A call may have taken effect while the answer was on its way.
+                if !in_doubt(assumed, asked.at) {
                     self.take_back(uid);
                 }
                 None
             }
             Found::Pod(seen) => self.apply_pod(seen),
         }
+    }
+
+    /// Whether a bind may still take effect at the API server that its answer does not tell of.
+    pub fn has_doubtful_binds(&self, now: Instant) -> bool {
+        self.all_assumed()
+            .any(|(_, _, assumed)| match assumed.step {
+                BindStep::Calling => true,
+                BindStep::Accepted(_) => false,
+                BindStep::Unknown => in_doubt(assumed, now),
+            })
     }
 
     fn assumed_mut(&mut self, uid: &PodUid) -> Option<&mut Assumed> {

@@ -22,14 +22,13 @@ fn case_7_of_two_binds_exactly_one_wins_and_the_other_is_told_why() {
 fn a_refused_bind_gives_back_and_may_be_tried_again() {
     let mut index = index([node("n1", 1, 144)]);
     index.apply_pod(pending("a", &[(GPU, "1")]));
-    let now = Instant::now();
     index.begin_bind(&uid("a"), &node_name("n1")).unwrap();
     assert_eq!(free(&index, "n1"), [(0, 0)]);
     assert_eq!(
         index.begin_bind(&uid("a"), &node_name("n1")),
         Err(NoBind::UnderWay)
     );
-    index.bind_refused(&uid("a"), now);
+    index.bind_refused(&uid("a"));
     assert_eq!(free(&index, "n1"), [(100, 144)]);
     assert!(index.begin_bind(&uid("a"), &node_name("n1")).is_ok());
 }
@@ -51,7 +50,7 @@ fn a_bind_of_unknown_outcome_stays_promised_until_the_api_server_tells() {
     index.settle(
         &uid("a"),
         Found::Pod(pending("a", &[(GPU, "1")])),
-        now + Duration::from_mins(1),
+        index.asking(now + Duration::from_mins(1)),
     );
     assert_eq!(free(&index, "n1"), [(0, 0)]);
     // Elsewhere it can't go; there the same plan may be sent again.
@@ -63,7 +62,11 @@ fn a_bind_of_unknown_outcome_stays_promised_until_the_api_server_tells() {
     index.bind_unknown(&uid("a"), now);
     // Past that it is free.
     let later = now + CAN_STILL_TAKE_EFFECT;
-    index.settle(&uid("a"), Found::Pod(pending("a", &[(GPU, "1")])), later);
+    index.settle(
+        &uid("a"),
+        Found::Pod(pending("a", &[(GPU, "1")])),
+        index.asking(later),
+    );
     assert_eq!(free(&index, "n1"), [(100, 144)]);
 }
 
@@ -163,11 +166,11 @@ proptest! {
                     }
                 }
                 Act::Accept(p) => index.bind_accepted(&uid(&name(p)), now),
-                Act::Refuse(p) => index.bind_refused(&uid(&name(p)), now),
+                Act::Refuse(p) => index.bind_refused(&uid(&name(p))),
                 Act::Lose(p) => index.bind_unknown(&uid(&name(p)), now),
                 Act::SettleUnbound(p) => {
                     let seen = pending(&name(p), SIZES[usize::from(size[usize::from(p)])]);
-                    index.settle(&uid(&name(p)), Found::Pod(seen), now);
+                    index.settle(&uid(&name(p)), Found::Pod(seen), index.asking(now));
                 }
                 Act::Confirm(p) => {
                     if let Some((s, plan)) = promised.get(&p).filter(|_| index.assumed(&name(p)).is_some()) {

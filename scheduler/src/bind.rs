@@ -14,12 +14,16 @@ use model::{
 use crate::{
     assume::{Found, NoBind},
     convert::{self, BindCall},
-    pod::Stand,
+    lease::{Leadership, Pass},
+    pod::{PodSeen, Stand},
     shared::Shared,
 };
 
 /// How often doubtful binds are asked about.
 const SETTLE_EVERY: Duration = Duration::from_secs(5);
+
+/// What kube-scheduler is told by a replica that has ceased to lead since the call came in.
+const NOT_LEADING: &str = "this replica does not lead any more";
 
 /// The longest that one call of the API server may take here; kube-scheduler waits a little more.
 const API_WITHIN: Duration = Duration::from_secs(10);
@@ -29,6 +33,7 @@ const API_WITHIN: Duration = Duration::from_secs(10);
 pub struct Binder {
     client: Client,
     shared: Shared,
+    leadership: Leadership,
 }
 
 /// What is to be done for one call.
@@ -41,12 +46,17 @@ enum Start {
 
 impl Binder {
     /// Over this client.
-    pub fn new(client: Client, shared: Shared) -> Self {
-        Self { client, shared }
+    pub(crate) fn new(client: Client, shared: Shared, leadership: Leadership) -> Self {
+        Self {
+            client,
+            shared,
+            leadership,
+        }
     }
 
     /// Binds the pod. The error is for kube-scheduler, which shows it in the pod's event.
     pub async fn bind(&self, call: &BindCall) -> Result<(), String> {
+        let pass = self.leadership.pass().await.ok_or(NOT_LEADING)?;
         let start = self.begin(call).await?;
         let plan = match &start {
             Start::Planned(plan) => Some(plan),
@@ -54,7 +64,7 @@ impl Binder {
         };
         let settings = self.shared.read().settings().clone();
         let body = convert::binding(call, plan, &settings);
-        let outcome = self.post(call, body).await;
+        let outcome = self.post(call, body, &pass).await;
         let now = Instant::now();
         let mut index = self.shared.write();
         match outcome {
@@ -65,8 +75,16 @@ impl Binder {
                 Ok(())
             }
             Err(Answer::Refused(why)) => {
-                index.bind_refused(&call.uid, now);
+                index.bind_refused(&call.uid);
                 Err(format!("the API server refused the binding: {why}"))
+            }
+            Err(Answer::Gone) => {
+                index.delete_pod(&call.uid);
+                Err(NoBind::Gone.to_string())
+            }
+            Err(Answer::NotAsked(why)) => {
+                index.bind_refused(&call.uid);
+                Err(why.to_owned())
             }
             Err(Answer::Lost(why)) => {
                 index.bind_unknown(&call.uid, now);
@@ -88,10 +106,13 @@ impl Binder {
         match self.find(&call.pod, &call.uid).await? {
             Found::Gone => Err(NoBind::Gone.to_string()),
             Found::Pod(seen) if matches!(seen.stand, Stand::Nothing) => Ok(Start::Plain),
+            Found::Pod(PodSeen {
+                stand: Stand::Holds { node, .. } | Stand::NotKnown { node, .. },
+                ..
+            }) => Err(NoBind::Bound(node).to_string()),
             Found::Pod(seen) => {
                 let mut index = self.shared.write();
-                // A notice of it comes from the watch.
-                drop(index.apply_pod(seen));
+                index.learn(seen);
                 index
                     .begin_bind(&call.uid, &call.node)
                     .map(Start::Planned)
@@ -115,7 +136,11 @@ impl Binder {
         }
     }
 
-    async fn post(&self, call: &BindCall, body: Vec<u8>) -> Result<(), Answer> {
+    async fn post(&self, call: &BindCall, body: Vec<u8>, pass: &Pass) -> Result<(), Answer> {
+        let within = self
+            .leadership
+            .left(pass, API_WITHIN, Instant::now())
+            .ok_or(Answer::NotAsked(NOT_LEADING))?;
         let path = format!(
             "/api/v1/namespaces/{}/pods/{}/binding",
             call.pod.namespace, call.pod.name
@@ -124,16 +149,14 @@ impl Binder {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body)
             .map_err(|e| Answer::Refused(e.to_string()))?;
-        match tokio::time::timeout(API_WITHIN, self.client.request_text(request)).await {
+        match tokio::time::timeout(within, self.client.request_text(request)).await {
             Ok(Ok(_)) => Ok(()),
-            // 429 and 5xx may stand for a write that was made all the same.
-            Ok(Err(kube::Error::Api(status)))
-                if (400..500).contains(&status.code) && status.code != 429 =>
-            {
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(Answer::Gone),
+            Ok(Err(kube::Error::Api(status))) if is_refusal(status.code) => {
                 Err(Answer::Refused(status.message.clone()))
             }
             Ok(Err(error)) => Err(Answer::Lost(error.to_string())),
-            Err(_) => Err(Answer::Lost(format!("none within {API_WITHIN:?}"))),
+            Err(_) => Err(Answer::Lost(format!("none within {within:?}"))),
         }
     }
 
@@ -147,9 +170,11 @@ impl Binder {
             }
             let doubtful = self.shared.read().doubtful(Instant::now());
             for (uid, pod) in doubtful {
+                // What is seen is at least as new as this, and may be no newer.
+                let asked = self.shared.read().asking(Instant::now());
                 match self.find(&pod, &uid).await {
                     Ok(found) => {
-                        let notice = self.shared.write().settle(&uid, found, Instant::now());
+                        let notice = self.shared.write().settle(&uid, found, asked);
                         if let Some(notice) = notice {
                             tracing::warn!("{notice}");
                         }
@@ -161,8 +186,19 @@ impl Binder {
     }
 }
 
+/// Whether an answer says for sure that the bind has not been made. 429 and 5xx may stand for a
+/// write that was made all the same; so may 409, where the client repeated the call by itself
+/// after such an answer: the pod is bound already, by the first one.
+pub(crate) fn is_refusal(code: u16) -> bool {
+    (400..500).contains(&code) && !matches!(code, 409 | 429)
+}
+
 /// How the API server answered, other than with yes.
 enum Answer {
+    /// It was not asked.
+    NotAsked(&'static str),
+    /// There is no such pod. Its uid never comes again.
+    Gone,
     /// No, for sure.
     Refused(String),
     /// It may have taken effect.

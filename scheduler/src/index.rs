@@ -54,20 +54,41 @@ pub enum Notice {
 }
 
 /// Which listing is the present one, and whether one was ever complete.
-#[derive(Debug, Clone, Copy, Default)]
-struct Round {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Round {
     stamp: u32,
     complete: bool,
+    /// It is being shown.
+    under_way: bool,
 }
 
-#[derive(Debug, Default)]
+impl Round {
+    fn begin(&mut self) {
+        self.stamp = self.stamp.wrapping_add(1);
+        self.under_way = true;
+    }
+
+    fn end(&mut self) {
+        self.complete = true;
+        self.under_way = false;
+    }
+
+    /// Whether what the API server answered to a question of that round can be entered now. A
+    /// listing that has begun since may be newer than the answer: it leaves out a pod that was
+    /// deleted in between, of which the watch then tells nothing.
+    pub(crate) fn takes_answers_of(self, asked: Self) -> bool {
+        self == asked && !self.under_way
+    }
+}
+
+#[derive(Debug, Clone, Default)]
 struct NodeEntry {
     node: Node,
     stamp: u32,
 }
 
 /// Nodes and pods.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Index {
     settings: Settings,
     nodes: HashMap<NodeName, NodeEntry, RandomState>,
@@ -140,7 +161,7 @@ impl Index {
 
     /// A new listing of nodes begins: what it does not show is gone when it is complete.
     pub fn nodes_reset(&mut self) {
-        self.node_round.stamp = self.node_round.stamp.wrapping_add(1);
+        self.node_round.begin();
     }
 
     /// The listing of nodes is complete.
@@ -152,12 +173,12 @@ impl Index {
             }
         }
         self.nodes.retain(|_, entry| !entry.node.is_forgettable());
-        self.node_round.complete = true;
+        self.node_round.end();
     }
 
     /// A new listing of pods begins: what it does not show is gone when it is complete.
     pub fn pods_reset(&mut self) {
-        self.pod_round.stamp = self.pod_round.stamp.wrapping_add(1);
+        self.pod_round.begin();
     }
 
     /// The listing of pods is complete. Our own unconfirmed binds stay: their pods may be newer
@@ -173,7 +194,7 @@ impl Index {
         for uid in gone {
             self.delete_pod(&uid);
         }
-        self.pod_round.complete = true;
+        self.pod_round.end();
     }
 
     /// The watch shows a node.
@@ -196,6 +217,22 @@ impl Index {
         }
     }
 
+    /// Which listing of the pods is the present one.
+    pub(crate) fn pod_round(&self) -> Round {
+        self.pod_round
+    }
+
+    /// Enters a pod that no watch has shown, as the API server answered. What the watch knows by
+    /// now may be newer, and stays.
+    pub fn learn(&mut self, seen: PodSeen) {
+        let PodSeen { pod, uid, stand } = seen;
+        if let Stand::Pending(wanted) = stand
+            && !self.pods.contains_key(&uid)
+        {
+            self.replace(&uid, pod, PodState::Pending(wanted));
+        }
+    }
+
     /// The watch, or a GET that is newer, shows a pod.
     pub fn apply_pod(&mut self, seen: PodSeen) -> Option<Notice> {
         let stamp = self.pod_round.stamp;
@@ -209,8 +246,9 @@ impl Index {
             Stand::Pending(wanted) => {
                 if let Some(old) = old {
                     old.stamp = stamp;
-                    // An event from before our own bind.
-                    if matches!(old.state, PodState::Assumed(_)) {
+                    // An event from before the binding: ours, whose outcome is not known yet, or
+                    // one that was found by name. None is ever undone.
+                    if !matches!(old.state, PodState::Pending(_)) {
                         return None;
                     }
                 }
@@ -329,6 +367,12 @@ impl Index {
     }
 }
 
+#[cfg(test)]
+#[path = "index_protocol.rs"]
+mod protocol;
+#[cfg(test)]
+#[path = "index_protocol_tests.rs"]
+mod protocol_tests;
 #[cfg(test)]
 #[path = "index_tests.rs"]
 mod tests;

@@ -152,3 +152,26 @@ fn an_ended_pod_is_not_kept_and_a_pending_one_holds_nothing() {
         (0, vec![(100, 144)])
     );
 }
+
+#[test]
+fn an_event_from_before_the_binding_frees_nothing() {
+    let mut index = index([node("n1", 1, 144)]);
+    // Looked up by name, while the watch has the past still to show.
+    index.apply_pod(holding("a", "n1", &[(GPU, "1")], whole(&["ppu-0"])));
+    index.apply_pod(pending("a", &[(GPU, "1")]));
+    assert_eq!(free(&index, "n1"), [(0, 0)]);
+    index.delete_pod(&uid("a"));
+    assert_eq!(free(&index, "n1"), [(100, 144)]);
+
+    let unknown = || PodSeen {
+        pod: pod_ref("b"),
+        uid: uid("b"),
+        stand: Stand::NotKnown {
+            node: node_name("n1"),
+            why: NotKnown::NotWritten,
+        },
+    };
+    index.apply_pod(unknown());
+    index.apply_pod(pending("b", &[(GPU, "1")]));
+    assert!(index.node("n1").unwrap().closed().is_some());
+}

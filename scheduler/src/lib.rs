@@ -3,20 +3,25 @@
 //! Two watches feed a pure [`index`]: nodes with their ledgers, pods with what they hold. The
 //! verbs of kube-scheduler read it ([`filter`], [`prioritize`], [`preempt`]) or enter a promise
 //! in it before the API server is asked ([`bind`]). Nothing is kept on disk: after a restart the
-//! watches tell all of it again, and until they have, nothing is answered.
+//! watches tell all of it again, and until they have, nothing is answered. Of several replicas
+//! the one that holds a [`lease`] decides.
 
 mod assume;
 pub mod bind;
+mod catch_up;
 pub mod certificate;
 pub mod convert;
 pub mod explain;
 pub mod filter;
 pub mod fit;
+mod forward;
 pub mod index;
 pub mod inventories;
 mod json;
+pub mod lease;
 mod metrics;
 pub mod node;
+pub mod object_name;
 pub mod pod;
 pub mod preempt;
 pub mod prioritize;
@@ -34,8 +39,8 @@ use kit::{Chassis, CommonArgs, Failure};
 use kubernetes::api::ApiArgs;
 
 use crate::{
-    bind::Binder, certificate::TlsArgs, index::Index, metrics::Metrics, server::Server,
-    shared::Shared,
+    bind::Binder, certificate::TlsArgs, forward::Forwarder, index::Index, lease::LeaseArgs,
+    metrics::Metrics, server::Server, shared::Shared,
 };
 
 /// Scheduler extender: places pods on single cards, through kube-scheduler.
@@ -55,6 +60,10 @@ pub struct Args {
     /// TLS
     #[command(flatten)]
     pub tls: TlsArgs,
+
+    /// Replicas
+    #[command(flatten)]
+    pub lease: LeaseArgs,
 
     /// Where the API server is
     #[command(flatten)]
@@ -104,12 +113,14 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
         .condition("pods", "waiting for the API server's list of pods");
     let watch_nodes = watch::nodes(client.clone(), shared.clone(), nodes);
     tasks.critical("nodes", watch::until_shutdown(tasks.clone(), watch_nodes));
-    let watch_pods = watch::pods(client.clone(), shared.clone(), pods);
+    let port = args.listen.port();
+    let leadership = lease::start(&args.lease, port, &client, &shared, &chassis)?;
+    let watch_pods = watch::pods(client.clone(), shared.clone(), pods, leadership.clone());
     tasks.critical("pods", watch::until_shutdown(tasks.clone(), watch_pods));
     tasks.critical("gauges", watch::count(shared.clone(), tasks.clone()));
 
     let tls = certificate::start(args.tls, &client, &chassis)?;
-    let binder = Binder::new(client, shared.clone());
+    let binder = Binder::new(client, shared.clone(), leadership.clone());
     tasks.critical("settle", binder.clone().settle(tasks.clone()));
 
     let listener = kit::listen(args.listen)?;
@@ -118,11 +129,15 @@ pub async fn run(args: Args, chassis: Chassis) -> Result<(), Failure> {
         max_connections: MOST_CONNECTIONS,
         ..kit::Limits::default()
     };
-    let router = Server::new(shared, binder, tasks.clone()).router();
+    let trust = tls
+        .as_ref()
+        .map(|tls| (tls.current.clone(), tls.name.clone()));
+    let forwarder = Forwarder::new(trust, shared.metrics.clone());
+    let router = Server::new(shared, binder, leadership, forwarder, tasks.clone()).router();
     match tls {
         None => tasks.critical("http", kit::serve(listener, router, tasks.clone(), limits)),
         Some(tls) => {
-            let server = kit::serve_tls(listener, router, tasks.clone(), limits, tls);
+            let server = kit::serve_tls(listener, router, tasks.clone(), limits, tls.config);
             tasks.critical("https", server);
         }
     }

@@ -1,32 +1,38 @@
 //! The scheduler's own metrics.
 
 use kit::Failure;
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+};
+
+use crate::filter::Tally;
 
 /// Everything that is counted.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     /// Seconds of each call, by verb.
-    pub seconds: HistogramVec,
+    pub(crate) seconds: HistogramVec,
     /// Calls by verb and outcome.
-    pub calls: IntCounterVec,
+    pub(crate) calls: IntCounterVec,
     /// Candidates of filter calls, kept or rejected.
-    pub candidates: IntCounterVec,
+    pub(crate) candidates: IntCounterVec,
     /// Objects that can't be read, by kind.
-    pub malformed: IntCounterVec,
+    pub(crate) malformed: IntCounterVec,
     /// Unix time of the last event of each watch.
-    pub last_event: prometheus::IntGaugeVec,
+    pub(crate) last_event: prometheus::IntGaugeVec,
     /// Nodes in the index.
-    pub nodes: IntGauge,
+    pub(crate) nodes: IntGauge,
     /// Pods in the index.
-    pub pods: IntGauge,
+    pub(crate) pods: IntGauge,
     /// Binds that the watch has not confirmed.
-    pub assumed: IntGauge,
+    pub(crate) assumed: IntGauge,
+    /// Calls that were passed on to the leader, by what came of them.
+    pub(crate) forwarded: IntCounterVec,
 }
 
 impl Metrics {
     /// Registers all of them.
-    pub fn new(registry: &Registry) -> Result<Self, Failure> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, Failure> {
         let buckets = vec![
             0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0,
             5.0,
@@ -72,8 +78,13 @@ impl Metrics {
                 "assumed_binds",
                 "Binds that the watch has not confirmed yet",
             )?,
+            forwarded: counter(
+                "forwarded_calls_total",
+                "Calls that were passed on to the leading replica",
+                &["outcome"],
+            )?,
         };
-        let all: [Box<dyn prometheus::core::Collector>; 8] = [
+        let all: [Box<dyn prometheus::core::Collector>; 9] = [
             Box::new(metrics.seconds.clone()),
             Box::new(metrics.calls.clone()),
             Box::new(metrics.candidates.clone()),
@@ -82,11 +93,20 @@ impl Metrics {
             Box::new(metrics.nodes.clone()),
             Box::new(metrics.pods.clone()),
             Box::new(metrics.assumed.clone()),
+            Box::new(metrics.forwarded.clone()),
         ];
         for one in all {
             registry.register(one).map_err(Failure::fatal)?;
         }
         Ok(metrics)
+    }
+
+    /// Counts the candidates of one filter call.
+    pub(crate) fn tally(&self, tally: Tally) {
+        for (verdict, nodes) in [("kept", tally.kept), ("rejected", tally.rejected)] {
+            let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
+            self.candidates.with_label_values(&[verdict]).inc_by(nodes);
+        }
     }
 }
 
@@ -119,6 +139,49 @@ impl CertificateMetrics {
         };
         let all: [Box<dyn prometheus::core::Collector>; 2] = [
             Box::new(metrics.expiry.clone()),
+            Box::new(metrics.failures.clone()),
+        ];
+        for one in all {
+            registry.register(one).map_err(Failure::fatal)?;
+        }
+        Ok(metrics)
+    }
+}
+
+/// What is counted where the lease is looked after.
+#[derive(Debug, Clone)]
+pub(crate) struct LeaseMetrics {
+    /// 1 where this replica decides.
+    pub(crate) leader: IntGauge,
+    /// How often it began or ceased to.
+    pub(crate) transitions: IntCounter,
+    /// Calls of the API server that failed, by what they were to do.
+    pub(crate) failures: IntCounterVec,
+}
+
+impl LeaseMetrics {
+    /// Registers them.
+    pub(crate) fn new(registry: &Registry) -> Result<Self, Failure> {
+        let metrics = Self {
+            leader: IntGauge::new(name("leader"), "1 where this replica decides, 0 elsewhere")
+                .map_err(Failure::fatal)?,
+            transitions: IntCounter::new(
+                name("lease_transitions_total"),
+                "How often this replica began or ceased to lead",
+            )
+            .map_err(Failure::fatal)?,
+            failures: IntCounterVec::new(
+                Opts::new(
+                    name("lease_failures_total"),
+                    "Calls for the lease that the API server did not answer well",
+                ),
+                &["call"],
+            )
+            .map_err(Failure::fatal)?,
+        };
+        let all: [Box<dyn prometheus::core::Collector>; 3] = [
+            Box::new(metrics.leader.clone()),
+            Box::new(metrics.transitions.clone()),
             Box::new(metrics.failures.clone()),
         ];
         for one in all {

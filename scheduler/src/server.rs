@@ -7,12 +7,21 @@ use axum::{
     body::Bytes,
     extract::{Path, Request, State},
     http::{StatusCode, header},
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse as _, Response},
     routing::{get, post},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::{bind::Binder, convert, explain, filter, preempt, prioritize, shared::Shared, wire};
+use crate::{
+    bind::Binder,
+    convert, explain, filter,
+    forward::{Forwarder, unavailable},
+    lease::{Leadership, Turn},
+    preempt, prioritize,
+    shared::Shared,
+    wire,
+};
 
 /// 10,000 nodes in full, with their labels, annotations and images, stay below this.
 const MOST_BODY_BYTES: usize = 64 << 20;
@@ -26,6 +35,8 @@ const BODIES_KIB: usize = 256 << 10;
 pub(crate) struct Server {
     shared: Shared,
     binder: Binder,
+    leadership: Leadership,
+    forwarder: Forwarder,
     tasks: kit::Tasks,
     /// Bodies that are worked on at once: one less than there are threads, so that health,
     /// readiness and metrics are answered whatever is asked here.
@@ -33,12 +44,30 @@ pub(crate) struct Server {
     room: Arc<Semaphore>,
 }
 
+/// What a filter call comes to.
+enum Verdict {
+    /// Each candidate was looked at.
+    Judged(filter::Tally),
+    /// What the pod asks makes no sense anywhere.
+    Refused,
+    /// The call can't be read.
+    Malformed,
+}
+
 impl Server {
     /// Around these.
-    pub(crate) fn new(shared: Shared, binder: Binder, tasks: kit::Tasks) -> Self {
+    pub(crate) fn new(
+        shared: Shared,
+        binder: Binder,
+        leadership: Leadership,
+        forwarder: Forwarder,
+        tasks: kit::Tasks,
+    ) -> Self {
         Self {
             shared,
             binder,
+            leadership,
+            forwarder,
             tasks,
             turn: Arc::new(Semaphore::new(crate::workers().saturating_sub(1).max(1))),
             room: Arc::new(Semaphore::new(BODIES_KIB)),
@@ -54,6 +83,7 @@ impl Server {
             .route("/preempt", post(preempt_pods))
             .route("/explain/{namespace}/{pod}", get(explain_pod))
             .route("/snapshot", get(snapshot))
+            .layer(from_fn_with_state(self.clone(), by_turn))
             .with_state(self)
     }
 
@@ -112,19 +142,49 @@ impl Server {
         text
     }
 
+    /// The answer to a filter call as things are now, what it comes to, and since when.
+    async fn judge(&self, body: &[u8]) -> (Vec<u8>, Verdict, Instant) {
+        // The semaphore is never closed.
+        let _turn = self.turn.acquire().await;
+        let since = Instant::now();
+        let index = self.shared.read();
+        let (answer, verdict) = match convert::question(body, index.settings()) {
+            Ok(question) => {
+                let (answer, tally) = filter::filter(&index, &question);
+                let verdict = match question.wanted {
+                    Ok(_) => Verdict::Judged(tally),
+                    Err(_) => Verdict::Refused,
+                };
+                (answer, verdict)
+            }
+            Err(error) => (
+                filter::error(&self.bad_body("filter", &error)),
+                Verdict::Malformed,
+            ),
+        };
+        (answer, verdict, since)
+    }
+
     /// Before both watches have shown everything, any answer would be a guess: kube-scheduler
     /// takes this for a failure and tries again.
     fn not_synced(&self) -> Option<Response> {
         if self.shared.read().is_synced() {
             return None;
         }
-        Some(
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "not synced yet: nodes and pods are still being listed\n",
-            )
-                .into_response(),
-        )
+        Some(unavailable(
+            "not synced yet: nodes and pods are still being listed",
+        ))
+    }
+}
+
+/// Answers where this replica decides, and passes the call on where another does.
+async fn by_turn(State(server): State<Server>, request: Request, next: Next) -> Response {
+    match server.leadership.turn(Instant::now()) {
+        Turn::Mine => next.run(request).await,
+        Turn::Of(leader) => server.forwarder.forward(request, leader).await,
+        Turn::MineSoon => unavailable("this replica has just begun to lead and lists the pods"),
+        Turn::Nobodys => unavailable("no replica leads at this moment"),
+        Turn::Ended => unavailable("this replica is ending"),
     }
 }
 
@@ -144,41 +204,30 @@ async fn filter_nodes(State(server): State<Server>, request: Request) -> Respons
         Ok(read) => read,
         Err(answer) => return answer,
     };
-    // The semaphore is never closed.
-    let _turn = server.turn.acquire().await;
-    let since = Instant::now();
-    let index = server.shared.read();
-    let (answer, outcome) = match convert::question(&body, index.settings()) {
-        Ok(question) => {
-            let (answer, tally) = filter::filter(&index, &question);
-            let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-            server
-                .shared
-                .metrics
-                .candidates
-                .with_label_values(&["kept"])
-                .inc_by(count(tally.kept));
-            server
-                .shared
-                .metrics
-                .candidates
-                .with_label_values(&["rejected"])
-                .inc_by(count(tally.rejected));
-            let outcome = match (question.wanted.is_ok(), tally.kept) {
-                (false, _) => "refused",
-                (true, 0) => "none",
-                (true, _) => "some",
-            };
-            (answer, outcome)
+    let mut patience = server.shared.changes.patience();
+    let mut first = true;
+    loop {
+        let (answer, verdict, since) = server.judge(&body).await;
+        let nowhere = matches!(verdict, Verdict::Judged(tally) if tally.kept == 0);
+        if nowhere && patience.change().await {
+            first = false;
+            continue;
         }
-        Err(error) => (
-            filter::error(&server.bad_body("filter", &error)),
-            "malformed",
-        ),
-    };
-    drop(index);
-    server.done("filter", outcome, since);
-    json(answer)
+        let outcome = match verdict {
+            Verdict::Judged(tally) => {
+                server.shared.metrics.tally(tally);
+                match (nowhere, first) {
+                    (true, _) => "none",
+                    (false, true) => "some",
+                    (false, false) => "some_after_wait",
+                }
+            }
+            Verdict::Refused => "refused",
+            Verdict::Malformed => "malformed",
+        };
+        server.done("filter", outcome, since);
+        return json(answer);
+    }
 }
 
 async fn prioritize_nodes(State(server): State<Server>, request: Request) -> Response {

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     index::Index,
     metrics::Metrics,
-    testing::{GPU, free, index, node, pending},
+    testing::{GPU, free, holding, index, node, pending, whole},
 };
 
 /// A server over this index whose API server is not there: nothing listens on port 1.
@@ -19,11 +19,12 @@ fn server(index: Index) -> (Router, Shared) {
         api_server: Some("http://127.0.0.1:1".into()),
     };
     let shared = Shared::new(index, Metrics::new(&prometheus::Registry::new()).unwrap());
-    let binder = Binder::new(api.client().unwrap(), shared.clone());
-    (
-        Server::new(shared.clone(), binder, kit::Tasks::default()).router(),
-        shared,
-    )
+    let leadership = Leadership::alone();
+    let binder = Binder::new(api.client().unwrap(), shared.clone(), leadership.clone());
+    let forwarder = Forwarder::new(None, shared.metrics.clone());
+    let tasks = kit::Tasks::default();
+    let server = Server::new(shared.clone(), binder, leadership, forwarder, tasks);
+    (server.router(), shared)
 }
 
 async fn call(router: &Router, request: Request<Body>) -> (u16, String) {
@@ -100,6 +101,32 @@ async fn filter_prioritize_and_explain_tell_the_same_story() {
 }
 
 #[tokio::test]
+async fn a_change_that_kube_scheduler_saw_first_is_waited_for() {
+    let mut index = index([node("n1", 1, 144)]);
+    index.apply_pod(holding("old", "n1", &[(GPU, "1")], whole(&["ppu-0"])));
+    index.apply_pod(pending("p", &[(GPU, "1")]));
+    let (router, shared) = server(index);
+    let watch = async {
+        // Word of something else comes first.
+        shared.changes.tell();
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        shared.write().delete_pod(&crate::testing::uid("old"));
+        shared.changes.tell();
+    };
+    let asked = question("p");
+    let ((_, body), ()) = tokio::join!(post_to(&router, "/filter", &asked), watch);
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(answer["NodeNames"], json!(["n1"]), "{body}");
+    let waited = shared
+        .metrics
+        .calls
+        .with_label_values(&["filter", "some_after_wait"]);
+    assert_eq!(waited.get(), 1);
+    let rejected = shared.metrics.candidates.with_label_values(&["rejected"]);
+    assert_eq!(rejected.get(), 0, "only what is answered counts");
+}
+
+#[tokio::test]
 async fn a_body_that_cannot_be_read_is_an_error_in_words() {
     let (router, _) = server(index([]));
     for (verb, status) in [
@@ -133,7 +160,6 @@ async fn a_bind_whose_answer_is_lost_stays_promised() {
 
 #[tokio::test]
 async fn victims_are_kept_where_their_going_makes_room() {
-    use crate::testing::{holding, whole};
     let mut index = index([node("n1", 1, 144), node("n2", 1, 144)]);
     index.apply_pod(holding("v1", "n1", &[(GPU, "1")], whole(&["ppu-0"])));
     index.apply_pod(holding("v2", "n2", &[(GPU, "1")], whole(&["ppu-0"])));

@@ -2,37 +2,40 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::{index::Index, metrics::Metrics};
+use crate::{catch_up::Changes, index::Index, metrics::Metrics};
 
-/// The index under its lock, and the metrics. Cheap to clone.
+/// The index under its lock, the metrics, and word of changes. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Shared {
+pub(crate) struct Shared {
     index: Arc<RwLock<Index>>,
     /// What is counted.
-    pub metrics: Metrics,
+    pub(crate) metrics: Metrics,
+    /// Told by the watches.
+    pub(crate) changes: Changes,
 }
 
 impl Shared {
     /// Around this index.
-    pub fn new(index: Index, metrics: Metrics) -> Self {
+    pub(crate) fn new(index: Index, metrics: Metrics) -> Self {
         Self {
             index: Arc::new(RwLock::new(index)),
             metrics,
+            changes: Changes::default(),
         }
     }
 
     /// To read: any number at once. Never held over an await.
-    pub fn read(&self) -> RwLockReadGuard<'_, Index> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// To change: each change is short. Never held over an await.
-    pub fn write(&self) -> RwLockWriteGuard<'_, Index> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Index> {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Brings the gauges up to date.
-    pub fn count(&self) {
+    pub(crate) fn count(&self) {
         let (nodes, pods, assumed) = {
             let index = self.read();
             (

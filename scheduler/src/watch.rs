@@ -17,7 +17,7 @@ use kube::{
 use kubernetes::object::{Node, Pod};
 use model::name::{NodeName, PodUid};
 
-use crate::{convert, index::Notice, inventories::Inventories, shared::Shared};
+use crate::{convert, index::Notice, inventories::Inventories, lease::Leadership, shared::Shared};
 
 /// A pod that has ended leaves such a watch as if it were deleted.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -54,33 +54,61 @@ pub(crate) async fn nodes(client: Client, shared: Shared, ready: Ready) -> Resul
                 }
             }
         }
+        shared.changes.tell();
     }
     Ok(())
 }
 
-/// Follows the pods until shutdown.
-pub(crate) async fn pods(client: Client, shared: Shared, ready: Ready) -> Result<(), Failure> {
-    let stream =
-        watcher(Api::<Pod>::all(client), Config::default().fields(NOT_ENDED)).default_backoff();
+/// Follows the pods until shutdown. With each reign they are listed anew, from the API server's
+/// latest version: what the watch has shown so far may lack another leader's last binds.
+pub(crate) async fn pods(
+    client: Client,
+    shared: Shared,
+    ready: Ready,
+    leadership: Leadership,
+) -> Result<(), Failure> {
+    let mut reigns = leadership.reigns();
+    loop {
+        let reign = *reigns.borrow_and_update();
+        let complete = || {
+            leadership.has_listed(reign);
+            ready.met();
+        };
+        tokio::select! {
+            ended = pods_from_now(&client, &shared, complete) => return ended,
+            // The sender lives in `leadership`.
+            _ = reigns.changed() => {}
+        }
+    }
+}
+
+async fn pods_from_now(
+    client: &Client,
+    shared: &Shared,
+    complete: impl Fn(),
+) -> Result<(), Failure> {
+    let api = Api::<Pod>::all(client.clone());
+    // Lists what is the latest, not what the API server has in its cache.
+    let stream = watcher(api, Config::default().fields(NOT_ENDED)).default_backoff();
     let mut stream = stream
         .inspect_err(|error| tracing::debug!(%error, "watching pods"))
         .boxed();
     let settings = shared.read().settings().clone();
     while let Some(event) = stream.next().await {
         let Ok(event) = event else { continue };
-        heard(&shared, "pods");
+        heard(shared, "pods");
         match event {
             Event::Init => shared.write().pods_reset(),
             Event::InitDone => {
                 shared.write().pods_complete();
-                ready.met();
+                complete();
             }
             Event::Apply(pod) | Event::InitApply(pod) => match convert::pod(&pod, &settings) {
                 Ok(seen) => {
                     let notice = shared.write().apply_pod(seen);
-                    say(&shared, "pod", notice);
+                    say(shared, "pod", notice);
                 }
-                Err(error) => malformed(&shared, "pod", pod.metadata.name.as_deref(), &error),
+                Err(error) => malformed(shared, "pod", pod.metadata.name.as_deref(), &error),
             },
             Event::Delete(pod) => {
                 if let Ok(uid) = PodUid::new(pod.metadata.uid.as_deref().unwrap_or_default()) {
@@ -88,6 +116,7 @@ pub(crate) async fn pods(client: Client, shared: Shared, ready: Ready) -> Result
                 }
             }
         }
+        shared.changes.tell();
     }
     Ok(())
 }

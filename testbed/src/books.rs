@@ -1,7 +1,11 @@
 //! Do the books of one node agree? kubelet's, the device plugin's (what it wrote on the pods),
 //! the Runtime's and the ledger's arithmetic.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use anyhow::Context;
 use kube::{Api, api::ListParams};
@@ -12,7 +16,8 @@ use kubernetes::{
 };
 use model::{
     annotation::read_plan,
-    device_id::DeviceId,
+    card::Card,
+    device_id::{DeviceId, DeviceKind},
     ledger::Ledger,
     name::{CardId, PodRef},
     phase::peak,
@@ -45,6 +50,56 @@ pub struct Books {
     runtime: Vec<Allocation>,
     ledger: Ledger,
     faults: Vec<String>,
+    /// Those of the faults that are promises beyond a card.
+    beyond: Vec<String>,
+}
+
+/// Who has which devices of one card, by kubelet's book.
+#[derive(Default)]
+struct CardIds<'a> {
+    whole: BTreeSet<&'a PodRef>,
+    shared: BTreeSet<&'a PodRef>,
+    cut: BTreeSet<&'a PodRef>,
+    slices: u64,
+    partitions: BTreeMap<&'a str, u32>,
+}
+
+impl<'a> CardIds<'a> {
+    fn add(&mut self, pod: &'a PodRef, resource: &'a str, id: &DeviceId) {
+        match id.kind {
+            DeviceKind::Card => &mut self.whole,
+            DeviceKind::Core | DeviceKind::Memory => &mut self.shared,
+            DeviceKind::Slice => {
+                self.slices += 1;
+                &mut self.cut
+            }
+            DeviceKind::Partition => {
+                *self.partitions.entry(resource).or_default() += 1;
+                &mut self.cut
+            }
+        }
+        .insert(pod);
+    }
+
+    fn faults(&self, card: &Card) -> Option<String> {
+        let modes = [&self.whole, &self.shared, &self.cut];
+        let mixed = modes.iter().filter(|pods| !pods.is_empty()).count() > 1;
+        // The profile stands at the end of the resource's name.
+        let slices_of = |resource: &str| {
+            let mut known = card.profiles.iter();
+            let profile = known.find(|p| resource.ends_with(&format!("-{}", p.name)));
+            profile.map_or(0, |p| u64::from(p.slices))
+        };
+        let parts = self.partitions.iter();
+        let parts = parts.map(|(resource, count)| slices_of(resource) * u64::from(*count));
+        let slices = self.slices + parts.sum::<u64>();
+        (mixed || self.whole.len() > 1 || slices > card.slices()).then(|| {
+            format!(
+                "kubelet gave {} whole to {:?}, shared to {:?}, cut to {:?} ({slices} slices)",
+                card.id, self.whole, self.shared, self.cut
+            )
+        })
+    }
 }
 
 impl Books {
@@ -64,6 +119,7 @@ impl Books {
             runtime,
             ledger: Ledger::new(cards.inventory),
             faults: Vec::new(),
+            beyond: Vec::new(),
         };
         for object in &objects {
             books.enter(object, settings);
@@ -76,6 +132,48 @@ impl Books {
         let mut faults = self.faults.clone();
         self.compare_runtime(&mut faults);
         self.compare_kubelet(&mut faults);
+        faults
+    }
+
+    /// What no book may say at any moment, one line each: a card promised beyond its size or in two
+    /// modes, or a pod with another card than is written on it. Unlike [`Self::disagreements`] it says
+    /// nothing of what is only on its way from one book to another; yet a pod that has just ended may
+    /// still stand in one of them, so that a line counts once it stays.
+    pub fn wrong_at_any_moment(&self) -> Vec<String> {
+        let mut faults = self.beyond.clone();
+        let mut cards: BTreeMap<&CardId, CardIds<'_>> = BTreeMap::new();
+        let mut parsed = Vec::new();
+        for pod in &self.kubelet {
+            for (resource, id) in pod.containers.iter().flat_map(|c| {
+                let all = c.devices.iter();
+                all.flat_map(|(resource, ids)| ids.iter().map(move |id| (resource, id)))
+            }) {
+                if let Ok(id) = id.parse::<DeviceId>() {
+                    parsed.push((&pod.pod, resource, id));
+                }
+            }
+        }
+        for (pod, resource, id) in &parsed {
+            cards.entry(&id.card).or_default().add(pod, resource, id);
+            let ours = self.pods.iter().find(|(info, _)| info.pod == **pod);
+            let elsewhere = ours.is_some_and(|(_, plan)| {
+                let mut grants = plan.containers.iter().flat_map(|c| &c.grants);
+                grants.all(|grant| grant.card != id.card)
+            });
+            if elsewhere {
+                faults.push(format!(
+                    "{pod}: kubelet gave {}, the pod says otherwise",
+                    id.card
+                ));
+            }
+        }
+        for (card, ids) in cards {
+            if let Some(card) = self.ledger.inventory().get(card) {
+                faults.extend(ids.faults(card));
+            }
+        }
+        faults.sort();
+        faults.dedup();
         faults
     }
 
@@ -130,8 +228,9 @@ impl Books {
             }
         };
         if let Err(conflict) = self.ledger.hold(&info.uid, peak(request, &plan)) {
-            self.faults
-                .push(format!("pod {name} goes beyond a card: {conflict}"));
+            let fault = format!("pod {name} goes beyond a card: {conflict}");
+            self.beyond.push(fault.clone());
+            self.faults.push(fault);
         }
         self.pods.push((info, plan));
     }

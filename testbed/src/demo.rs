@@ -336,7 +336,7 @@ fn cards_are_as_claimed(given: &[(String, Plan)]) -> anyhow::Result<()> {
 /// The part whose own metrics a reader may want to see.
 pub(crate) const ADMIN_PARTS: [Part; 4] = [
     Part::DevicePlugin(0),
-    Part::Extender,
+    Part::Extender(0),
     Part::Exporter(0),
     Part::Controller,
 ];

@@ -9,6 +9,7 @@ mod http;
 mod layout;
 mod part;
 mod process;
+mod service;
 mod wait;
 
 use std::{
@@ -21,17 +22,19 @@ use anyhow::{Context, bail};
 
 pub use http::{get, post, post_json};
 pub use layout::{Layout, Options};
-pub use part::{AGENT_IMAGE, Part, SCHEDULER_NAME};
+pub use part::{AGENT_IMAGE, EXTENDER_LEASE, Part, SCHEDULER_NAME};
 pub use process::Signal;
 pub use wait::{Deadline, until};
 
 use process::Process;
+use service::Service;
 
 /// A running stage.
 pub struct Stage {
     layout: Layout,
     client: kube::Client,
     processes: Mutex<BTreeMap<Part, Process>>,
+    _extenders: Option<Service>,
     _folder: Folder,
 }
 
@@ -50,7 +53,7 @@ impl Drop for Folder {
 }
 
 impl Stage {
-    /// Lays the stage out and starts nothing yet.
+    /// Lays the stage out and starts nothing yet. Must be called on a tokio runtime.
     pub fn new(options: Options) -> anyhow::Result<Self> {
         let keep = options.folder.is_some();
         let layout = Layout::new(options)?;
@@ -64,6 +67,7 @@ impl Stage {
         };
         Ok(Self {
             client: api.client()?,
+            _extenders: Service::of_extenders(&layout)?,
             layout,
             processes: Mutex::default(),
             _folder: folder,
@@ -87,11 +91,12 @@ impl Stage {
         let nodes = 0..self.layout.nodes();
         let mut parts = vec![
             Part::ApiServer,
-            Part::Extender,
             Part::KubeScheduler,
             Part::DefaultScheduler,
+            Part::Controller,
         ];
-        parts.push(Part::Controller);
+        let extenders = (0..self.layout.extenders()).map(Part::Extender);
+        parts.splice(1..1, extenders);
         for node in nodes {
             parts.extend([
                 Part::Runtime(node),

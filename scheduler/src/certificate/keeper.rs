@@ -164,6 +164,7 @@ impl Keeper {
         if !found.is_ours {
             look.troubles.extend(self.doubts(&found, now));
         }
+        self.current.trust(&found.authorities);
         if !found.authorities.is_empty() {
             let published = self.store.publish(&bundle(&found.authorities)).await;
             published.map_err(|error| trouble("publish", &error))?;

@@ -36,14 +36,14 @@ mod keeper_tests;
 #[cfg(test)]
 mod testing;
 
-use std::{str::FromStr, sync::Arc};
+use std::sync::Arc;
 
 use kit::{Chassis, Failure};
 use rustls::{ServerConfig, pki_types::ServerName};
 
-use crate::metrics::CertificateMetrics;
+use crate::{metrics::CertificateMetrics, object_name::ObjectName};
 use keeper::Keeper;
-use serve::Current;
+pub(crate) use serve::Current;
 use store::Store;
 
 /// Whether and how kube-scheduler is served over TLS.
@@ -68,47 +68,21 @@ fn server_name(text: &str) -> Result<ServerName<'static>, String> {
         .map_err(|_| "neither a DNS name nor an IP address".to_owned())
 }
 
-/// A Secret or `ConfigMap`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectName {
-    namespace: String,
-    name: String,
+/// How to serve, and how to reach the other replicas, which serve with the same certificate.
+pub(crate) struct Tls {
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) current: Arc<Current>,
+    /// A name that the certificate is for.
+    pub(crate) name: ServerName<'static>,
 }
 
-impl FromStr for ObjectName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        // These go into the paths of requests.
-        let is_name = |part: &str| {
-            part.starts_with(|c: char| c.is_ascii_alphanumeric())
-                && part
-                    .chars()
-                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
-        };
-        match text.split_once('/') {
-            Some((namespace, name)) if is_name(namespace) && is_name(name) => Ok(Self {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-            }),
-            _ => Err("not NAMESPACE/NAME".to_owned()),
-        }
-    }
-}
-
-impl std::fmt::Display for ObjectName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// Starts keeping the certificate; how to serve with it. `None` where plain HTTP is asked for.
-pub fn start(
+/// Starts keeping the certificate. `None` where plain HTTP is asked for.
+pub(crate) fn start(
     args: TlsArgs,
     client: &kube::Client,
     chassis: &Chassis,
-) -> Result<Option<Arc<ServerConfig>>, Failure> {
-    let Some(secret) = args.tls_secret else {
+) -> Result<Option<Tls>, Failure> {
+    let (Some(secret), Some(name)) = (args.tls_secret, args.tls_names.first().cloned()) else {
         return Ok(None);
     };
     let waiting = format!("waiting for Secret {secret}");
@@ -117,13 +91,17 @@ pub fn start(
     let keeper = Keeper::new(
         Store::new(client.clone(), secret, args.tls_ca_config_map),
         args.tls_names,
-        current,
+        Arc::clone(&current),
         chassis.readiness.condition("certificate", waiting),
         CertificateMetrics::new(&chassis.metrics)?,
     );
     let tasks = &chassis.tasks;
     tasks.critical("certificate", keeper.run(tasks.clone()));
-    Ok(Some(Arc::new(config)))
+    Ok(Some(Tls {
+        config: Arc::new(config),
+        current,
+        name,
+    }))
 }
 
 #[cfg(test)]

@@ -8,10 +8,8 @@ use kubernetes::api::one_line;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{
-    ObjectName,
-    content::{CA_CRT, CA_KEY, Content, TLS_CRT, TLS_KEY},
-};
+use super::content::{CA_CRT, CA_KEY, Content, TLS_CRT, TLS_KEY};
+use crate::object_name::ObjectName;
 
 /// The longest that one call may take.
 const WITHIN: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! Where the parts of a stage are: folders, sockets and addresses.
 
 use std::{
-    net::Ipv4Addr,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU8, Ordering},
 };
@@ -25,6 +25,8 @@ pub struct Options {
     /// Seconds for which kubelet keeps the capacity of a resource without a plugin; its 5 minutes
     /// where left out. The controller is told 2 more.
     pub capacity_grace: Option<u64>,
+    /// How many extenders there are, behind one address; 0 is 1.
+    pub extenders: usize,
     /// Whether Runtimes forget their book at a restart, as one without a store does.
     pub forgetful_runtime: bool,
 }
@@ -125,9 +127,33 @@ impl Layout {
         format!("http://{}:6443", self.control_address())
     }
 
-    /// The scheduler extender.
+    /// How many replicas of the scheduler extender there are; at most 4.
+    pub fn extenders(&self) -> usize {
+        self.options.extenders.clamp(1, 4)
+    }
+
+    /// Where one replica of the scheduler extender serves.
+    pub fn extender_address(&self, replica: usize) -> SocketAddr {
+        let port = 9503 + self.replica_offset(replica);
+        SocketAddr::from((self.control_address(), port))
+    }
+
+    pub(super) fn replica_offset(&self, replica: usize) -> u16 {
+        100 * u16::try_from(replica.min(self.extenders())).unwrap_or(0)
+    }
+
+    /// What stands for all of them, where there are several.
+    pub(super) fn extender_service(&self) -> Option<SocketAddr> {
+        (self.extenders() > 1).then(|| SocketAddr::from((self.control_address(), 9500)))
+    }
+
+    /// The scheduler extender, as kube-scheduler calls it.
     pub fn extender_url(&self) -> String {
-        format!("http://{}:9503", self.control_address())
+        let address = self.extender_service();
+        format!(
+            "http://{}",
+            address.unwrap_or_else(|| self.extender_address(0))
+        )
     }
 
     /// The Runtime simulator's switches of a node.

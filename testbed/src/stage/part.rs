@@ -7,6 +7,9 @@ use super::layout::Layout;
 /// The scheduler profile that pods of the stage name.
 pub const SCHEDULER_NAME: &str = "lj-runtimekit-scheduler";
 
+/// The Lease of several extenders, as `NAMESPACE/NAME`.
+pub const EXTENDER_LEASE: &str = "kube-system/lj-runtimekit-scheduler";
+
 /// The image whose container is the real job agent.
 pub const AGENT_IMAGE: &str = "lj-runtimekit-controller-job-agent:stage";
 
@@ -15,8 +18,8 @@ pub const AGENT_IMAGE: &str = "lj-runtimekit-controller-job-agent:stage";
 pub enum Part {
     /// Stand-in.
     ApiServer,
-    /// The real scheduler extender.
-    Extender,
+    /// A replica of the real scheduler extender.
+    Extender(usize),
     /// Stand-in kube-scheduler with the extender.
     KubeScheduler,
     /// Stand-in kube-scheduler without one.
@@ -37,7 +40,7 @@ impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ApiServer => f.write_str("the stand-in API server"),
-            Self::Extender => f.write_str("the scheduler extender"),
+            Self::Extender(replica) => write!(f, "the scheduler extender {replica}"),
             Self::KubeScheduler => f.write_str("the stand-in kube-scheduler"),
             Self::DefaultScheduler => f.write_str("the stand-in default scheduler"),
             Self::Controller => f.write_str("the controller"),
@@ -53,7 +56,8 @@ impl Part {
     pub(super) fn file_name(self) -> String {
         match self {
             Self::ApiServer => "api-server".into(),
-            Self::Extender => "scheduler".into(),
+            Self::Extender(0) => "scheduler".into(),
+            Self::Extender(replica) => format!("scheduler-{replica}"),
             Self::KubeScheduler => "kube-scheduler".into(),
             Self::DefaultScheduler => "default-scheduler".into(),
             Self::Controller => "controller".into(),
@@ -69,7 +73,7 @@ impl Part {
             Self::ApiServer | Self::KubeScheduler | Self::DefaultScheduler | Self::Kubelet(_) => {
                 "testbed"
             }
-            Self::Extender => "lj-runtimekit-scheduler",
+            Self::Extender(_) => "lj-runtimekit-scheduler",
             Self::Controller => "lj-runtimekit-controller",
             Self::Runtime(_) => "runtime-sim",
             Self::DevicePlugin(_) => "lj-runtimekit-device-plugin",
@@ -94,9 +98,14 @@ impl Part {
                     .arg("--audit")
                     .arg(layout.folder.join("audit.jsonl"));
             }
-            Self::Extender => {
-                command.args(["--listen", &format!("{}:9503", layout.control_address())]);
+            Self::Extender(replica) => {
+                let listen = layout.extender_address(replica);
+                command.args(["--listen", &listen.to_string()]);
                 command.args(["--api-server", &layout.api_url()]);
+                if layout.extenders() > 1 {
+                    command.args(["--lease", EXTENDER_LEASE]);
+                    command.args(["--advertise", &listen.ip().to_string()]);
+                }
             }
             Self::KubeScheduler => {
                 command.args(["scheduler", "--api-server", &layout.api_url()]);
@@ -122,6 +131,21 @@ impl Part {
                 // stand-in kubelet gives each agent its own node's through --agent-image.
                 command.arg("--runtime-dir").arg(layout.runtime_folder(0));
             }
+            Self::Runtime(_) | Self::Kubelet(_) | Self::DevicePlugin(_) | Self::Exporter(_) => {
+                self.of_a_node(&mut command, layout);
+            }
+        }
+        self.common(&mut command, layout);
+        command
+    }
+
+    fn of_a_node(self, command: &mut Command, layout: &Layout) {
+        match self {
+            Self::ApiServer
+            | Self::Extender(_)
+            | Self::KubeScheduler
+            | Self::DefaultScheduler
+            | Self::Controller => {}
             Self::Runtime(node) => {
                 let profile = layout
                     .options
@@ -170,18 +194,16 @@ impl Part {
                 ));
             }
             Self::DevicePlugin(node) => {
-                on_node(&mut command, layout, node);
+                on_node(command, layout, node);
                 command
                     .arg("--device-plugin-dir")
                     .arg(layout.kubelet_root(node).join("device-plugins"));
             }
             Self::Exporter(node) => {
-                on_node(&mut command, layout, node);
+                on_node(command, layout, node);
                 command.args(["--listen", &layout.exporter_listen(node)]);
             }
         }
-        self.common(&mut command, layout);
-        command
     }
 
     fn common(self, command: &mut Command, layout: &Layout) {
@@ -208,7 +230,10 @@ impl Part {
     /// Where the program answers `/healthz`, `/readyz` and `/metrics`; stand-ins do not.
     pub fn admin_url(self, layout: &Layout) -> Option<String> {
         match self {
-            Self::Extender => Some(format!("http://{}:9511", layout.control_address())),
+            Self::Extender(replica) => {
+                let port = 9511 + layout.replica_offset(replica);
+                Some(format!("http://{}:{port}", layout.control_address()))
+            }
             Self::Controller => Some(format!("http://{}:9512", layout.control_address())),
             Self::DevicePlugin(node) => Some(format!("http://{}:9513", layout.node_address(node))),
             Self::Exporter(node) => Some(format!("http://{}:9514", layout.node_address(node))),

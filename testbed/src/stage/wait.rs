@@ -25,6 +25,11 @@ impl Deadline {
     pub fn seconds(seconds: u64) -> Self {
         Self::after(Duration::from_secs(seconds))
     }
+
+    /// Whether it is over.
+    pub fn is_past(&self) -> bool {
+        Instant::now() > self.at
+    }
 }
 
 /// Asks `condition` until it holds. Past the deadline the error says what was waited for and

@@ -1,0 +1,242 @@
+//! Many short pods of every kind while parts are killed at random.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::ensure;
+use testbed::{
+    stage::{Deadline, Signal, until},
+    workload::Workload,
+};
+use tokio::sync::watch;
+
+use crate::ground::{
+    Ground, Victim, WHOLE_NODE,
+    names::{CORE, GPU, MEMORY, PPU, SLICE},
+};
+
+/// Parts that are killed.
+const VICTIMS: [Victim; 4] = [
+    Victim::Kubelet,
+    Victim::DevicePlugin,
+    Victim::Extender,
+    Victim::Runtime,
+];
+/// Pods that are there at once.
+const AT_ONCE: usize = 20;
+/// A pod that waits in a queue behind others, of a scheduler that backs off.
+const ENDS_WITHIN: u64 = 240;
+/// A fault of the books counts once two looks in a row show it.
+const LOOK_EVERY: Duration = Duration::from_millis(700);
+
+/// So many pods of random shares, whole cards, slices and partitions over all nodes, whose cards
+/// can be cut. Meanwhile parts are killed at random, and all books are looked at again and again:
+/// no card is promised beyond its size or in two modes, and no pod has other cards than it says.
+/// At the end nobody holds anything. What comes is a matter of `seed`.
+pub async fn storm(ground: &impl Ground, pods: usize, seed: u64) -> anyhow::Result<()> {
+    let cluster = ground.cluster();
+    for node in 0..ground.node_count() {
+        ground
+            .runtime_fault(node, "replace-cards?profile=ppu-8-cut")
+            .await?;
+        cluster.label_node(&ground.node(node), true).await?;
+        let names = [PPU, SLICE];
+        until("the nodes' cards", Deadline::seconds(60), || async {
+            let now = cluster.node_resources(&ground.node(node)).await;
+            let now = now.map_err(|e| format!("{e:#}"))?;
+            let all = names.iter().all(|name| now.contains_key(*name));
+            if all { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await?;
+    }
+    let (over, mut is_over) = watch::channel(false);
+    let waves = async {
+        let outcome = pods_come_and_go(ground, pods, seed).await;
+        over.send_replace(true);
+        outcome
+    };
+    let kills = kill_at_random(ground, seed, over.subscribe());
+    let looks = look_all_the_time(ground, over.subscribe());
+    let (ended, killed, looked) = tokio::try_join!(waves, kills, looks)?;
+    is_over.wait_for(|over| *over).await?;
+    println!("storm: {ended:?}, {killed} parts killed, {looked} looks at all books");
+    ground.books_are_empty().await?;
+    for node in 0..ground.node_count() {
+        until(
+            "a node's books to be empty",
+            Deadline::seconds(60),
+            || async {
+                let books = ground.books_now(node).await;
+                let books = books.map_err(|e| format!("{e:#}"))?;
+                let faults = books.disagreements();
+                if books.are_empty() && faults.is_empty() {
+                    Ok(())
+                } else {
+                    Err(format!("{faults:?}"))
+                }
+            },
+        )
+        .await?;
+        ground
+            .runtime_fault(node, "replace-cards?profile=ppu-8x144")
+            .await?;
+        if node > 0 {
+            cluster.label_node(&ground.node(node), false).await?;
+        }
+    }
+    cluster
+        .resources_are(&ground.node(0), &WHOLE_NODE, Deadline::seconds(90))
+        .await
+}
+
+/// How the pods ended.
+#[derive(Debug, Default)]
+struct Ended {
+    succeeded: usize,
+    /// Rejected by kubelet while a part was away, by the beginning of its words.
+    rejected: BTreeMap<String, usize>,
+}
+
+async fn pods_come_and_go(ground: &impl Ground, pods: usize, seed: u64) -> anyhow::Result<Ended> {
+    let cluster = ground.cluster();
+    let mut dice = Dice(seed);
+    let mut ended = Ended::default();
+    let mut there: Vec<String> = Vec::new();
+    let mut made = 0;
+    let deadline = Deadline::seconds(ENDS_WITHIN + u64::try_from(pods)?);
+    while made < pods || !there.is_empty() {
+        while made < pods && there.len() < AT_ONCE {
+            let name = format!("storm-{made}");
+            // The API server is none of the parts that are killed.
+            cluster.create(&any_pod(&name, &mut dice)).await?;
+            there.push(name);
+            made += 1;
+        }
+        let mut left = Vec::new();
+        for name in there {
+            let pod = cluster.pod(&name).await?;
+            let status = pod.and_then(|pod| pod.status).unwrap_or_default();
+            match status.phase.as_deref() {
+                Some("Succeeded") => ended.succeeded += 1,
+                Some("Failed") => {
+                    let reason = status.reason.unwrap_or_default();
+                    let message = status.message.unwrap_or_default();
+                    ensure!(
+                        reason == "UnexpectedAdmissionError",
+                        "{name} failed for {reason:?}: {message}"
+                    );
+                    let words = message.chars().take(120).collect();
+                    *ended.rejected.entry(words).or_default() += 1;
+                }
+                _ => {
+                    ensure!(!deadline.is_past(), "{name} does not end: {status:?}");
+                    left.push(name);
+                    continue;
+                }
+            }
+            cluster.delete(&name).await?;
+        }
+        there = left;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let rejected: usize = ended.rejected.values().sum();
+    ensure!(rejected * 5 <= pods, "too many were rejected: {ended:?}");
+    Ok(ended)
+}
+
+fn any_pod(name: &str, dice: &mut Dice) -> Workload {
+    let pod = match dice.below(7) {
+        0 => Workload::one(name, &[(GPU, 1 + dice.below(3))]),
+        1 => Workload::one(name, &[(PPU, 1)]),
+        2 => Workload::one(name, &[(SLICE, [1, 2, 4][dice.at(3)])]),
+        3 => {
+            let profiles = [
+                "alibabacloud.com/ppu-1u.1g18gb",
+                "alibabacloud.com/ppu-2u.2g36gb",
+            ];
+            Workload::one(name, &[(profiles[dice.at(2)], 1 + dice.below(2))])
+        }
+        4 => Workload::new(name)
+            .init("init", &[(MEMORY, 1 + dice.below(60))])
+            .container("main", &[(MEMORY, 1 + dice.below(60))]),
+        5 => Workload::one(name, &[(CORE, 1 + dice.below(100))]),
+        _ => {
+            let asks = [(CORE, 1 + dice.below(80)), (MEMORY, 1 + dice.below(100))];
+            Workload::one(name, &asks)
+        }
+    };
+    pod.runs_for(1 + u32::try_from(dice.below(3)).unwrap_or(0))
+}
+
+/// How many parts were killed.
+async fn kill_at_random(
+    ground: &impl Ground,
+    seed: u64,
+    mut over: watch::Receiver<bool>,
+) -> anyhow::Result<usize> {
+    let mut dice = Dice(seed ^ 0x9e37_79b9_7f4a_7c15);
+    let mut killed = 0;
+    loop {
+        let pause = Duration::from_millis(2_000 + dice.below(5_000));
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            done = over.wait_for(|over| *over) => {
+                done?;
+                return Ok(killed);
+            }
+        }
+        let victim = VICTIMS[dice.at(VICTIMS.len())];
+        ground.stop(victim, Signal::Kill).await?;
+        ground.start(victim).await?;
+        killed += 1;
+    }
+}
+
+/// How many looks there were.
+async fn look_all_the_time(
+    ground: &impl Ground,
+    mut over: watch::Receiver<bool>,
+) -> anyhow::Result<usize> {
+    let mut before: Vec<Vec<String>> = vec![Vec::new(); ground.node_count()];
+    let mut looks = 0;
+    loop {
+        for (node, before) in before.iter_mut().enumerate() {
+            // A part that is away tells nothing; it is looked at when it is back.
+            let Ok(books) = ground.books_now(node).await else {
+                before.clear();
+                continue;
+            };
+            let now = books.wrong_at_any_moment();
+            let both: Vec<&String> = now.iter().filter(|fault| before.contains(fault)).collect();
+            ensure!(both.is_empty(), "{}: {both:?}", ground.node(node));
+            *before = now;
+            looks += 1;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            done = over.wait_for(|over| *over) => {
+                done?;
+                ensure!(looks > 0, "no book was ever to be read");
+                return Ok(looks);
+            }
+        }
+    }
+}
+
+/// Numbers that look random and come again with the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        // The constants are Knuth's for MMIX.
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+
+    fn at(&mut self, length: usize) -> usize {
+        let most = u64::try_from(length).unwrap_or(1);
+        usize::try_from(self.below(most)).unwrap_or(0)
+    }
+}
