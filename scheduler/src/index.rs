@@ -376,3 +376,6 @@ mod protocol_tests;
 #[cfg(test)]
 #[path = "index_tests.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "index_protocol_world.rs"]
+mod world;
