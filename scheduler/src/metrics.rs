@@ -12,6 +12,8 @@ use crate::filter::Tally;
 pub(crate) struct Metrics {
     /// Seconds of each call, by verb.
     pub(crate) seconds: HistogramVec,
+    /// Calls that wait for room for their body, or for their turn.
+    pub(crate) queued: IntGauge,
     /// Calls by verb and outcome.
     pub(crate) calls: IntCounterVec,
     /// Candidates of filter calls, kept or rejected.
@@ -49,6 +51,10 @@ impl Metrics {
             |what: &str, help: &str| IntGauge::new(name(what), help).map_err(Failure::fatal);
         let metrics = Self {
             seconds: HistogramVec::new(seconds, &["verb"]).map_err(Failure::fatal)?,
+            queued: gauge(
+                "queued_calls",
+                "Calls that wait for room for their body, or for their turn",
+            )?,
             calls: counter(
                 "calls_total",
                 "Calls of kube-scheduler, by what came of them",
@@ -84,8 +90,9 @@ impl Metrics {
                 &["outcome"],
             )?,
         };
-        let all: [Box<dyn prometheus::core::Collector>; 9] = [
+        let all: [Box<dyn prometheus::core::Collector>; 10] = [
             Box::new(metrics.seconds.clone()),
+            Box::new(metrics.queued.clone()),
             Box::new(metrics.calls.clone()),
             Box::new(metrics.candidates.clone()),
             Box::new(metrics.malformed.clone()),
@@ -99,6 +106,19 @@ impl Metrics {
             registry.register(one).map_err(Failure::fatal)?;
         }
         Ok(metrics)
+    }
+
+    /// Waits for it, as one of the calls that are queued; one that is given up is so no more.
+    pub(crate) async fn queue<T>(&self, place: impl Future<Output = T>) -> T {
+        struct Queued<'g>(&'g IntGauge);
+        impl Drop for Queued<'_> {
+            fn drop(&mut self) {
+                self.0.dec();
+            }
+        }
+        self.queued.inc();
+        let _queued = Queued(&self.queued);
+        place.await
     }
 
     /// Counts the candidates of one filter call.

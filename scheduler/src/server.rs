@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::{get, post},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot};
 
 use crate::{
     bind::Binder,
@@ -102,12 +102,9 @@ impl Server {
         }
         let kib = u32::try_from(length / 1024 + 1).map_err(|_| too_large())?;
         // The semaphore is never closed, and no body asks more than it has.
-        let room = self
-            .room
-            .clone()
-            .acquire_many_owned(kib)
-            .await
-            .map_err(|_| too_large())?;
+        let room = self.room.clone().acquire_many_owned(kib);
+        let room = self.shared.metrics.queue(room).await;
+        let room = room.map_err(|_| too_large())?;
         match axum::body::to_bytes(request.into_body(), length).await {
             Ok(body) => Ok((body, room)),
             Err(error) => Err((
@@ -116,6 +113,11 @@ impl Server {
             )
                 .into_response()),
         }
+    }
+
+    /// Until it is dropped. The semaphore is never closed.
+    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.shared.metrics.queue(self.turn.acquire()).await.ok()
     }
 
     fn done(&self, verb: &str, outcome: &str, since: Instant) {
@@ -144,8 +146,7 @@ impl Server {
 
     /// The answer to a filter call as things are now, what it comes to, and since when.
     async fn judge(&self, body: &[u8]) -> (Vec<u8>, Verdict, Instant) {
-        // The semaphore is never closed.
-        let _turn = self.turn.acquire().await;
+        let _turn = self.turn().await;
         let since = Instant::now();
         let index = self.shared.read();
         let (answer, verdict) = match convert::question(body, index.settings()) {
@@ -238,7 +239,7 @@ async fn prioritize_nodes(State(server): State<Server>, request: Request) -> Res
         Ok(read) => read,
         Err(answer) => return answer,
     };
-    let _turn = server.turn.acquire().await;
+    let _turn = server.turn().await;
     let since = Instant::now();
     let index = server.shared.read();
     let answer = convert::question(&body, index.settings())
@@ -304,7 +305,7 @@ async fn preempt_pods(State(server): State<Server>, request: Request) -> Respons
         Ok(read) => read,
         Err(answer) => return answer,
     };
-    let _turn = server.turn.acquire().await;
+    let _turn = server.turn().await;
     let since = Instant::now();
     let index = server.shared.read();
     let kept =

@@ -1,3 +1,5 @@
+use std::convert::Infallible;
+
 use axum::{body::Body, http::Request};
 use http_body_util::BodyExt as _;
 use kubernetes::api::ApiArgs;
@@ -192,4 +194,33 @@ async fn a_body_that_is_announced_too_large_is_not_read() {
             .0,
         400
     );
+}
+
+#[tokio::test]
+async fn calls_for_whose_bodies_there_is_no_room_are_counted_while_they_wait() {
+    let (router, shared) = server(index([node("n1", 1, 144)]));
+    let largest = || {
+        let never = Body::from_stream(futures_util::stream::pending::<Result<Bytes, Infallible>>());
+        let request = Request::post("/filter").header(header::CONTENT_LENGTH, MOST_BODY_BYTES);
+        let router = router.clone();
+        tokio::spawn(async move { router.oneshot(request.body(never).unwrap()).await })
+    };
+    let most = BODIES_KIB / (MOST_BODY_BYTES / 1024 + 1);
+    let read: Vec<_> = (0..most).map(|_| largest()).collect();
+    let waiting = [largest(), largest()];
+    let queued = || shared.metrics.queued.get();
+    while queued() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let [one, other] = waiting;
+    one.abort();
+    assert!(one.await.unwrap_err().is_cancelled());
+    assert_eq!(queued(), 1, "one hung up");
+    for call in read {
+        call.abort();
+    }
+    while queued() > 0 {
+        tokio::task::yield_now().await;
+    }
+    other.abort();
 }
