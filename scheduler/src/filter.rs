@@ -2,9 +2,11 @@
 //! kept or rejected with a reason. The answer is written straight to bytes: it is as long as the
 //! question, and asked once for each pod that waits.
 
+use std::borrow::Cow;
+
 use crate::{
     convert::{Candidates, Question},
-    fit::Trial,
+    fit::KnownTrial,
     index::Index,
     json::{element, string},
     node::Node,
@@ -29,19 +31,18 @@ pub fn filter(index: &Index, question: &Question<'_>) -> (Vec<u8>, Tally) {
         Ok(request) => request,
         Err(refusal) => return (error(&refusal.to_string()), Tally::default()),
     };
-    let trial = (!request.is_empty()).then(|| Trial::new(request, index.settings()));
+    let trial = (!request.is_empty()).then(|| KnownTrial::new(request, index));
     let assumed = index.assumed(&question.uid).map(|a| a.node.as_str());
-    let verdict = |name: &str, node: Option<&Node>| -> Result<(), Rejection> {
+    let verdict = |name: &str, node: Option<&Node>| -> Result<(), Cow<'_, Rejection>> {
+        let never = |reason| Err(Cow::Owned(Rejection::never(reason)));
         let Some(trial) = &trial else { return Ok(()) };
         match assumed {
             // What it was promised there is in that node's ledger already.
             Some(node) if node == name => return Ok(()),
-            Some(_) => return Err(Rejection::never(Reason::Unsettled)),
+            Some(_) => return never(Reason::Unsettled),
             None => {}
         }
-        node.map_or(Err(Rejection::never(Reason::UnknownNode)), |node| {
-            trial.on(node)
-        })
+        node.map_or_else(|| never(Reason::UnknownNode), |node| trial.on(node))
     };
     match &question.candidates {
         Candidates::Names(names) => {
@@ -107,7 +108,7 @@ impl Answer {
     fn enter(
         &mut self,
         name: &str,
-        verdict: Result<(), Rejection>,
+        verdict: Result<(), Cow<'_, Rejection>>,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         match verdict {
@@ -119,17 +120,17 @@ impl Answer {
         }
     }
 
-    fn reject(&mut self, name: &str, rejection: Rejection) {
+    fn reject(&mut self, name: &str, rejection: Cow<'_, Rejection>) {
         self.tally.rejected += 1;
         let mendable = rejection.mendable;
         let at = self
             .texts
             .iter()
-            .position(|(known, _)| *known == rejection)
+            .position(|(known, _)| *known == *rejection)
             .unwrap_or_else(|| {
                 let mut text = Vec::new();
                 string(&mut text, &rejection.reason.to_string());
-                self.texts.push((rejection, text));
+                self.texts.push((rejection.into_owned(), text));
                 self.texts.len() - 1
             });
         let text = self

@@ -16,6 +16,7 @@ use model::{
 };
 
 use crate::{
+    memo::Requests,
     node::{Node, NodeSeen},
     pod::{Assumed, NotKnown, PodEntry, PodSeen, PodState, Stand},
 };
@@ -91,6 +92,7 @@ struct NodeEntry {
 #[derive(Debug, Clone)]
 pub struct Index {
     settings: Settings,
+    requests: Requests,
     nodes: HashMap<NodeName, NodeEntry, RandomState>,
     pods: HashMap<PodUid, PodEntry, RandomState>,
     node_round: Round,
@@ -102,6 +104,7 @@ impl Index {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
+            requests: Requests::default(),
             nodes: HashMap::default(),
             pods: HashMap::default(),
             node_round: Round::default(),
@@ -112,6 +115,11 @@ impl Index {
     /// What the names mean.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The requests for which findings are kept.
+    pub(crate) fn requests(&self) -> &Requests {
+        &self.requests
     }
 
     /// Whether both watches have shown everything once. Before that any answer would be a guess.

@@ -19,6 +19,7 @@ pub mod index;
 pub mod inventories;
 mod json;
 pub mod lease;
+mod memo;
 mod metrics;
 pub mod node;
 pub mod object_name;

@@ -9,6 +9,7 @@ use model::{
 
 use crate::{
     inventories::NodeInventory,
+    memo::Memoized,
     reason::{Reason, Rejection},
 };
 
@@ -49,30 +50,41 @@ enum Cards {
 /// may be seen before its node, and holds its cards until the pod itself goes.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
+    room: Memoized<Room>,
+    /// Pods of the index that name this node, those of [`Room::not_known`] included.
+    pods: u32,
+}
+
+/// All that says whether a pod finds room.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Room {
     cards: Cards,
     ledger: Ledger,
     /// Pods that are bound here and whose cards are not known.
     not_known: u32,
-    /// Pods of the index that name this node, those of `not_known` included.
-    pods: u32,
 }
 
 impl Node {
     /// The book of this node.
     pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.room.ledger
+    }
+
+    /// What findings are kept with.
+    pub(crate) fn room(&self) -> &Memoized<Room> {
+        &self.room
     }
 
     /// Pods bound here whose cards are not known.
     pub fn not_known(&self) -> u32 {
-        self.not_known
+        self.room.not_known
     }
 
     /// Why nothing can be placed here now, whatever is asked.
     pub fn closed(&self) -> Option<Rejection> {
-        let reason = match &self.cards {
+        let reason = match &self.room.cards {
             Cards::Known { paused: true } => Reason::Paused,
-            Cards::Known { .. } if self.not_known == 0 => return None,
+            Cards::Known { .. } if self.room.not_known == 0 => return None,
             Cards::Known { .. } => return Some(Rejection::mendable(Reason::CardsNotKnown)),
             Cards::NoNode => Reason::UnknownNode,
             Cards::NotPublished => Reason::NoInventory,
@@ -83,7 +95,7 @@ impl Node {
 
     /// What is wrong with the inventory annotation.
     pub fn unreadable(&self) -> Option<&AnnotationError> {
-        match &self.cards {
+        match &self.room.cards {
             Cards::Unreadable(error) => Some(error),
             _ => None,
         }
@@ -91,7 +103,7 @@ impl Node {
 
     /// Whether the watch shows the node.
     pub fn is_present(&self) -> bool {
-        self.cards != Cards::NoNode
+        self.room.cards != Cards::NoNode
     }
 
     /// Whether nothing is left that this entry is kept for.
@@ -105,10 +117,10 @@ impl Node {
         let new = match cards {
             NodeCards::Known(NodeInventory { cards, paused }) => {
                 // Heartbeats bring the same cards again and again.
-                if !std::ptr::eq(self.ledger.inventory(), &raw const *cards)
-                    && *self.ledger.inventory() != *cards
+                if !std::ptr::eq(self.room.ledger.inventory(), &raw const *cards)
+                    && *self.room.ledger.inventory() != *cards
                 {
-                    self.ledger.set_inventory(cards);
+                    self.room.change().ledger.set_inventory(cards);
                 }
                 Cards::Known { paused }
             }
@@ -119,22 +131,27 @@ impl Node {
             self.drop_cards();
         }
         let news = match &new {
-            Cards::Unreadable(error) if self.cards != new => Some(error.clone()),
+            Cards::Unreadable(error) if self.room.cards != new => Some(error.clone()),
             _ => None,
         };
-        self.cards = new;
+        if self.room.cards != new {
+            self.room.change().cards = new;
+        }
         news
     }
 
     /// The node's object is gone.
     pub(crate) fn gone(&mut self) {
-        self.cards = Cards::NoNode;
+        self.room.change().cards = Cards::NoNode;
         self.drop_cards();
     }
 
     fn drop_cards(&mut self) {
-        if !self.ledger.inventory().cards().is_empty() {
-            self.ledger.set_inventory(Inventory::default());
+        if !self.room.ledger.inventory().cards().is_empty() {
+            self.room
+                .change()
+                .ledger
+                .set_inventory(Inventory::default());
         }
     }
 
@@ -147,22 +164,24 @@ impl Node {
     }
 
     pub(crate) fn count_not_known(&mut self) {
-        self.not_known = self.not_known.saturating_add(1);
+        let room = self.room.change();
+        room.not_known = room.not_known.saturating_add(1);
     }
 
     pub(crate) fn uncount_not_known(&mut self) {
-        self.not_known = self.not_known.saturating_sub(1);
+        let room = self.room.change();
+        room.not_known = room.not_known.saturating_sub(1);
     }
 
     pub(crate) fn hold(&mut self, pod: &PodUid, hold: Hold) -> Result<(), Conflict> {
-        self.ledger.hold(pod, hold)
+        self.room.change().ledger.hold(pod, hold)
     }
 
     pub(crate) fn hold_truth(&mut self, pod: &PodUid, hold: Hold) -> Option<Conflict> {
-        self.ledger.hold_truth(pod, hold)
+        self.room.change().ledger.hold_truth(pod, hold)
     }
 
     pub(crate) fn remove(&mut self, pod: &PodUid) {
-        self.ledger.remove(pod);
+        self.room.change().ledger.remove(pod);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     convert::{Candidates, Question},
-    fit::Trial,
+    fit::KnownTrial,
     index::Index,
     json::{element, string},
     node::Node,
@@ -15,7 +15,7 @@ const TYPICAL_HOST: usize = 48;
 /// ignores errors here, and Filter has said what is wrong.
 pub fn prioritize(index: &Index, question: &Question<'_>) -> Vec<u8> {
     let request = question.wanted.as_ref().ok().filter(|r| !r.is_empty());
-    let trial = request.map(|request| Trial::new(request, index.settings()));
+    let trial = request.map(|request| KnownTrial::new(request, index));
     let score = |node: Option<&Node>| match (&trial, node) {
         (Some(trial), Some(node)) => trial.score(node),
         _ => 0,
