@@ -84,16 +84,35 @@ pub(crate) async fn once(address: SocketAddr, request: &[u8]) -> anyhow::Result<
     Ok((status, body.to_vec()))
 }
 
-/// Makes `count` calls one after the other, each of which must be answered with `expected`.
+/// A request, and the answer that it must get.
+pub(crate) struct Exchange<'r> {
+    request: &'r [u8],
+    expected: Vec<u8>,
+}
+
+/// Takes what each request is answered now for what it must be answered from here on.
+pub(crate) async fn expect(
+    address: SocketAddr,
+    requests: &[Vec<u8>],
+) -> anyhow::Result<Vec<Exchange<'_>>> {
+    let mut exchanges = Vec::new();
+    for request in requests {
+        let (status, expected) = once(address, request).await?;
+        ensure!(status == 200, "{status}");
+        exchanges.push(Exchange { request, expected });
+    }
+    Ok(exchanges)
+}
+
+/// Makes `count` calls one after the other, round and round through the exchanges.
 pub(crate) async fn calls(
     address: SocketAddr,
-    request: &[u8],
-    expected: &[u8],
+    exchanges: &[Exchange<'_>],
     count: usize,
 ) -> anyhow::Result<Calls> {
     let mut caller = Caller::connect(address).await?;
     let mut calls = Calls::default();
-    for _ in 0..count {
+    for Exchange { request, expected } in exchanges.iter().cycle().take(count) {
         let start = Instant::now();
         let (status, body) = caller.call(request).await?;
         calls.took(start.elapsed());

@@ -278,10 +278,14 @@ fn running(settings: &Settings, card: u32) -> anyhow::Result<Value> {
     Ok(pod)
 }
 
-/// The body of filter and prioritize: a waiting pod, and every node by name.
-pub(crate) fn question(nodes: usize) -> Vec<u8> {
+/// The body of filter and prioritize: a waiting pod that asks so much core, and every node by name.
+pub(crate) fn question(nodes: usize, core: u32) -> Vec<u8> {
     let pod = pod(&json!({}))
         .to_string()
+        .replace(
+            "\"aliyun.com/gpu-core\":\"30\"",
+            &format!("\"aliyun.com/gpu-core\":\"{core}\""),
+        )
         .replace("@name@", &waiting_name(0))
         .replace("@uid@", &waiting_uid(0));
     let names: Vec<_> = (0..nodes).map(node_name).collect();

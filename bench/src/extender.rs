@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Ground, api_server,
-    callers::{Caller, calls, once, request},
+    callers::{Caller, calls, expect, once, request},
     cluster::{self, Lists, Size},
     process::{Process, free_address},
     table::{Figure, Table, Target},
@@ -37,6 +37,12 @@ const SIZES: [(usize, usize, u32); 12] = [
 
 /// How often ours and the floor take turns.
 const TURNS: usize = 6;
+
+/// What the pods that wait ask of a card's core.
+const CORE: u32 = 30;
+
+/// Requests that are asked in turns, each another: more than are remembered at once.
+const OTHERS: u32 = 12;
 
 /// Filter and prioritize, of the floor.
 const TIMES_FLOOR: Target = Target::Times(2.0);
@@ -100,7 +106,7 @@ async fn cluster(
         process: Process::start(&program, args, ground.folder.path())?,
         address,
     };
-    let question = cluster::question(size.nodes);
+    let question = cluster::question(size.nodes, CORE);
     let filter = request("POST", "/filter", &question);
     let first = first_answer(&mut ours, &filter, size.nodes).await?;
     table.row(
@@ -110,16 +116,14 @@ async fn cluster(
         Target::Most((listed_time(listed) + START_WITHIN).into()),
     );
     for verb in ["filter", "prioritize"] {
-        let request = request("POST", &format!("/{verb}"), &question);
-        compare(
-            &ours,
-            floor,
-            &request,
-            size,
-            &format!("{title} {verb}"),
-            table,
-        )
-        .await?;
+        let same = [request("POST", &format!("/{verb}"), &question)];
+        let title = format!("{title} {verb}");
+        compare(&ours, floor, &same, size, &title, table).await?;
+        let others = (0..OTHERS).map(|at| cluster::question(size.nodes, CORE - at));
+        let path = format!("/{verb}");
+        let others: Vec<_> = others.map(|body| request("POST", &path, &body)).collect();
+        let title = format!("{title}, ever another request");
+        compare(&ours, floor, &others, size, &title, table).await?;
     }
     if size.nodes == 1_000 && size.pods_a_node == 2 {
         bind(&ours, api, title, table).await?;
@@ -186,7 +190,7 @@ async fn first_answer(ours: &mut Server, filter: &[u8], nodes: usize) -> anyhow:
 async fn compare(
     ours: &Server,
     floor: &Server,
-    request: &[u8],
+    requests: &[Vec<u8>],
     size: Size,
     title: &str,
     table: &mut Table,
@@ -196,10 +200,9 @@ async fn compare(
     // The first turn only warms both up.
     for turn in 0..=TURNS {
         for (server, measured) in [ours, floor].into_iter().zip(&mut measured) {
-            let (status, expected) = once(server.address, request).await?;
-            ensure!(status == 200, "{title}: {status}");
+            let exchanges = expect(server.address, requests).await?;
             let before = server.process.cpu();
-            let mut turn_of = calls(server.address, request, &expected, count).await?;
+            let mut turn_of = calls(server.address, &exchanges, count).await?;
             turn_of.cost(server.process.cpu().saturating_sub(before));
             if turn > 0 {
                 measured.add(turn_of);
