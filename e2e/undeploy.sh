@@ -50,7 +50,7 @@ before=$(pod)
 
 e2e/cluster.sh run deploy/deploy-all.sh undeploy
 [[ $(pod) == "$before" ]] || wrong "the running pod was $before, is $(pod)"
-left=$(kubectl get all,cm,secrets,sa,roles,rolebindings,jobs,leases -A -o name | grep lj-runtimekit || :)
+left=$(kubectl get all,cm,secrets,sa,roles,rolebindings,jobs,leases,pdb -A -o name | grep lj-runtimekit || :)
 left+=$(kubectl get clusterroles,clusterrolebindings,runtimeclasses,mutatingadmissionpolicies,mutatingadmissionpolicybindings -o name 2>/dev/null | grep -E 'lj-runtime' || :)
 left+=$(kubectl get node node-1 -o 'jsonpath={.metadata.annotations} {.metadata.finalizers} {.status.capacity}' | grep -oE '"(lj-runtimekit|aliyun.com|alibabacloud.com)[^"]*"' || :)
 [[ -z $left ]] || wrong "left behind: $left"

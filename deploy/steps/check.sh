@@ -50,13 +50,13 @@ check_server() {
 check_rights() { # verb …
   local wanted=() verb kind right refused
   for verb in "$@"; do
-    for kind in /serviceaccounts /configmaps /secrets /services apps/daemonsets apps/deployments \
+    for kind in /serviceaccounts /configmaps /secrets /services apps/daemonsets apps/deployments policy/poddisruptionbudgets \
       rbac.authorization.k8s.io/{clusterroles,clusterrolebindings,roles,rolebindings} node.k8s.io/runtimeclasses; do
       wanted+=("$verb $kind")
     done
   done
   if [[ $VERB == undeploy ]]; then
-    wanted+=('patch /nodes' 'patch /nodes/status' 'delete batch/jobs' 'delete coordination.k8s.io/leases')
+    wanted+=('patch /nodes' 'patch /nodes/status' 'delete batch/jobs' {list,delete}' coordination.k8s.io/leases')
   fi
   refused=$(for right in "${wanted[@]}"; do
     read -r verb kind <<<"$right"

@@ -7,7 +7,7 @@
 # - the annotations of pods. They are the pod's own record of its cards and go with it; a kit that is deployed again
 #   while the pod still runs counts these cards by them, and would have to guess for a while without.
 
-readonly IN_NAMESPACE=deployments.apps,daemonsets.apps,jobs.batch,services,roles.rbac.authorization.k8s.io,rolebindings.rbac.authorization.k8s.io,serviceaccounts,secrets,configmaps
+readonly IN_NAMESPACE=deployments.apps,daemonsets.apps,jobs.batch,poddisruptionbudgets.policy,services,roles.rbac.authorization.k8s.io,rolebindings.rbac.authorization.k8s.io,serviceaccounts,secrets,configmaps
 readonly WORKLOADS=deployments.apps,daemonsets.apps,jobs.batch
 
 # Objects are found by label, not by today's manifests: those of another version, or of files that were edited since, go too.
@@ -27,7 +27,7 @@ cluster_objects() { # selector
   kubectl get "$(cluster_kinds | tr -s ' \n' ',' | sed 's/,$//')" -l "$1" -o name | sed 's/^/- /'
 }
 
-leases() { # the second kube-scheduler makes it by itself, without a label
+leases() { # the extender and the second kube-scheduler each make one by themselves, without a label
   ! is_chosen scheduler ||
     kubectl get leases -n "$NAMESPACE" -o name | sed -n "s#^lease.coordination.k8s.io/lj-runtimekit-#$NAMESPACE &#p"
 }

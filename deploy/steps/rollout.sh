@@ -76,6 +76,7 @@ what_next() {
   [[ -n $LABELLED ]] || say "label a node:           kubectl label node NODE $label"
   say "the labelled nodes:     kubectl get nodes -l $label"
   say "the programs:           kubectl get pods -n $NAMESPACE | grep lj-runtimekit"
+  if is_chosen scheduler; then say "the extender that leads: kubectl get lease -n $NAMESPACE lj-runtimekit-scheduler"; fi
   say "what a node offers:     kubectl describe node NODE | grep -E 'aliyun.com|alibabacloud.com'"
   say 'metrics, on a node:     curl -s localhost:9501/metrics | head -20'
   say "a switch that failed:   kubectl logs -n $NAMESPACE job/lj-agent-NODE-enable"

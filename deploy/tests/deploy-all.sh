@@ -33,6 +33,8 @@ case "$*" in
     [[ ! -e $CLUSTER/config ]] || cat "$CLUSTER/config" ;;
   'annotate node '*-)
     awk -v node="$3" -v key="${4%-}" '$1 != node || $2 != key' "$CLUSTER/annotations" >"$CLUSTER/new" && mv "$CLUSTER/new" "$CLUSTER/annotations" ;;
+  'get leases -n '*' -o name')
+    awk -v namespace="$4" '$1 == namespace && $2 ~ /^lease\./ { print $2 }' "$CLUSTER/objects" ;;
   get*' -l '*'-o name')
     namespace=-
     [[ $3 != -n ]] || namespace=$4
@@ -93,7 +95,8 @@ run deploy --wat; check 'an unknown option' refused "no option '--wat'"
 DOWN=1 run deploy; check 'no API server: what to mend' eval 'is_code 1 && says "KUBECONFIG" && changed_nothing'
 SERVER=v1.20.4 run deploy; check 'an API server too old' eval 'is_code 1 && says "no server-side apply" && changed_nothing'
 SERVER=v1.24.4 run deploy --wait=0; check 'an API server that is not tested' eval 'is_code 0 && says "WARN  API server v1.24.4"'
-ALLOWED=false run deploy; check 'no rights: which' eval 'is_code 1 && says "create serviceaccounts" && changed_nothing'
+ALLOWED=false run deploy; check 'no rights: which' eval 'is_code 1 && says "create serviceaccounts" && says "patch poddisruptionbudgets" && changed_nothing'
+ALLOWED=false run undeploy; check '… to undeploy too' eval 'is_code 1 && says "delete poddisruptionbudgets" && says "list leases" && says "delete leases" && changed_nothing'
 UNLABELLED=1 run deploy; check 'no labelled node: how to label one' eval 'is_code 1 && says "kubectl label node NODE lj_runtimekit_enable=true" && changed_nothing'
 UNLABELLED=1 run deploy --wait=0 --without-nodes; check 'no labelled node, and that is meant' is_code 0
 UNLABELLED=1 run deploy --wait=0 --components=scheduler,controller; check 'what runs on no node needs no label' is_code 0
@@ -102,6 +105,9 @@ INSTALLED=elsewhere run deploy --namespace=here; check 'installed in another nam
 # ---- deploying ----
 run deploy --wait=0
 check 'deploys' is_code 0
+check 'two extenders with a lease that they may keep, and a disruption budget' eval \
+  'says "made       PodDisruptionBudget/lj-runtimekit-scheduler" && grep -q -- "--lease=kube-system/lj-runtimekit-scheduler$" "$CALLS.applied" && grep -A1 "resources: \[leases\]" "$CALLS.applied" | grep -q "resourceNames: \[lj-runtimekit-scheduler\]"'
+check 'how to see which of them leads' says 'kubectl get lease -n kube-system lj-runtimekit-scheduler'
 order=$(sed -n 's/^kind: DaemonSet$/&/p; s/^  name: \(lj-runtimekit-[a-z-]*\)$/\1/p' "$CALLS.applied" | grep -v Daemon | awk '!seen[$0]++' | tr '\n' ' ')
 check 'shared first, then the components in order' eval \
   '[[ $order == "lj-runtimekit-config lj-runtimekit-device-plugin lj-runtimekit-scheduler "*lj-runtimekit-exporter*"lj-runtimekit-controller "* ]]'
@@ -126,6 +132,11 @@ default role.rbac.authorization.k8s.io/lj-runtimekit-controller-events lj-runtim
 kube-system daemonset.apps/lj-runtimekit-exporter lj-runtimekit-exporter
 - clusterrole.rbac.authorization.k8s.io/lj-runtimekit-exporter lj-runtimekit-exporter
 - runtimeclasse/lj-runtime part-of
+kube-system deployment.apps/lj-runtimekit-scheduler lj-runtimekit-scheduler
+kube-system poddisruptionbudget.policy/lj-runtimekit-scheduler lj-runtimekit-scheduler
+kube-system lease.coordination.k8s.io/lj-runtimekit-scheduler -
+kube-system lease.coordination.k8s.io/lj-runtimekit-kube-scheduler -
+kube-system lease.coordination.k8s.io/kube-scheduler other
 kube-system secret/somebody-elses other
 END
   cat >"$CLUSTER/annotations" <<'END'
@@ -139,18 +150,26 @@ installed
 run undeploy --dry-run
 check 'a dry run lists what would go' eval 'is_code 0 && changed_nothing && says "job.batch/lj-agent-n1-enable in kube-system" && says "annotation lj-runtimekit/inventory of node/n1"'
 run undeploy --components=controller
-check 'one component: its objects, Jobs and annotation' eval 'is_code 0 && [[ $(deleted | wc -l) == 4 && $(wc -l <"$CLUSTER/objects") == 5 ]] && ! grep -q last-action "$CLUSTER/annotations"'
-check '… and what is shared stays' eval 'grep -q lj-runtimekit-config "$CLUSTER/objects" && grep -q inventory "$CLUSTER/annotations" && says "other components are there"'
+check 'one component: its objects, Jobs and annotation' eval 'is_code 0 && [[ $(deleted | wc -l) == 4 && $(wc -l <"$CLUSTER/objects") == 10 ]] && ! grep -q last-action "$CLUSTER/annotations"'
+check '… and what is shared, or of another one, stays' eval '! deleted | grep -q lease && grep -q lj-runtimekit-config "$CLUSTER/objects" && grep -q inventory "$CLUSTER/annotations" && says "other components are there"'
 run undeploy
-check 'the rest, with what is shared' eval '[[ $code == 0 && $(cat "$CLUSTER/objects") == *other && $(cat "$CLUSTER/annotations") == *elses* ]] && [[ $(wc -l <"$CLUSTER/objects") == 1 && $(wc -l <"$CLUSTER/annotations") == 1 ]]'
+check 'the rest, with what is shared' eval '[[ $code == 0 && $(cat "$CLUSTER/annotations") == *elses* && $(wc -l <"$CLUSTER/annotations") == 1 ]]'
+check '… and nothing of others: leases have no label to go by' eval '[[ $(cut -d" " -f2,3 "$CLUSTER/objects" | tr "\n" " ") == "lease.coordination.k8s.io/kube-scheduler other secret/somebody-elses other " ]]'
+installed
+run undeploy --components=scheduler
+check 'the scheduler goes with its disruption budget and the leases that the programs made' eval \
+  'is_code 0 && [[ $(deleted | tr "\n" " ") == "deployment.apps/lj-runtimekit-scheduler poddisruptionbudget.policy/lj-runtimekit-scheduler lease.coordination.k8s.io/lj-runtimekit-scheduler lease.coordination.k8s.io/lj-runtimekit-kube-scheduler " ]]'
+installed
+STUCK=lease.coordination.k8s.io/lj-runtimekit-scheduler run undeploy
+check 'a lease that stays is told' eval 'is_code 1 && says "left: kube-system lease.coordination.k8s.io/lj-runtimekit-scheduler. The same"'
 installed
 run undeploy
 check 'programs before their rights, the configuration last' eval \
-  '[[ $(deleted | tr "\n" " ") == deployment*daemonset*serviceaccount*clusterrole*configmap* ]]'
+  '[[ $(deleted | tr "\n" " ") == deployment*daemonset*serviceaccount*clusterrole*lease*configmap* ]]'
 installed
 STUCK=serviceaccount/lj-runtimekit-controller run undeploy
 check 'what can not be deleted is told' eval 'is_code 1 && says "left: kube-system serviceaccount/lj-runtimekit-controller. The same command again"'
-run undeploy; check '… and goes with the next call' eval 'is_code 0 && [[ $(wc -l <"$CLUSTER/objects") == 1 ]]'
+run undeploy; check '… and goes with the next call' eval 'is_code 0 && [[ $(wc -l <"$CLUSTER/objects") == 2 ]]'
 : >"$CLUSTER/objects"
 : >"$CLUSTER/annotations"
 
@@ -167,7 +186,7 @@ check '--version wins, with --registry' eval '[[ $(images | grep -Ec "^(image: |
 check 'another namespace is followed everywhere' eval \
   '! sed "s/#.*//" "$CALLS.applied" | grep kube-system | grep -v "\"kube-system\"" && grep -q "^  namespace: kit$" "$CALLS.applied"'
 check '… in arguments and names of services' eval \
-  'grep -q -- "--job-namespace=kit$" "$CALLS.applied" && grep -q -- "--tls-secret=kit/lj" "$CALLS.applied" && grep -q "lj-runtimekit-scheduler.kit.svc:" "$CALLS.applied"'
+  'grep -q -- "--job-namespace=kit$" "$CALLS.applied" && grep -q -- "--tls-secret=kit/lj" "$CALLS.applied" && grep -q -- "--lease=kit/lj-runtimekit-scheduler$" "$CALLS.applied" && grep -q "lj-runtimekit-scheduler.kit.svc:" "$CALLS.applied"'
 check '… and quoted names stay' eval 'grep -q "namespace: \"kube-system\"" "$CALLS.applied" && grep -q "namespace: \"default\"" "$CALLS.applied"'
 check 'the namespace is made, for privileged pods' eval 'grep -q "enforce: privileged" "$CALLS.applied"'
 
