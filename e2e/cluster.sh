@@ -350,7 +350,7 @@ verb=${1:-}
 shift || :
 [[ $verb == up || $verb == down || $verb == programs ]] || BIN=$(cat "$LAB/bin" 2>/dev/null) || die 'no cluster is up'
 case $verb in
-  programs) programs && echo "$BIN" ;;
+  programs) programs >&2 && echo "$BIN" ;;
   up) up "$@" ;;
   down) down ;;
   run) in_cp env "PATH=$BIN:$PATH" "KUBECONFIG=$LAB/pki/admin.kubeconfig" "$@" ;;
