@@ -211,3 +211,56 @@ proptest! {
         }
     }
 }
+
+/// Eight Kunlunxin cards: two wings of four, each card linked to those of its wing and, by a
+/// narrower link, to its partner in the other (0-4, 1-5, 2-6, 3-7).
+fn two_wings() -> Inventory {
+    inventory(
+        8,
+        |n| (n / 4, n / 4),
+        |a, b| match (a / 4 == b / 4, a % 4 == b % 4) {
+            (true, _) => 200,
+            (false, true) => 50,
+            (false, false) => 0,
+        },
+    )
+}
+
+#[test]
+fn of_two_wings_the_tightest_that_has_room_is_taken_and_else_the_most_partners() {
+    let inventory = two_wings();
+    let of_wing = |set: &[usize], wing: usize| set.iter().filter(|at| **at / 4 == wing).count();
+    let partners = |set: &[usize]| set.iter().filter(|at| set.contains(&(**at + 4))).count();
+    for free in 1_u32..1 << 8 {
+        let free: Vec<usize> = (0..8).filter(|at| free & 1 << at != 0).collect();
+        let wings = [of_wing(&free, 0), of_wing(&free, 1)];
+        for count in 1..=free.len() {
+            let chosen = choose(&inventory, &[], &free, count).unwrap();
+            let parts = [of_wing(&chosen, 0), of_wing(&chosen, 1)];
+            let tightest = wings.iter().filter(|has| **has >= count).min();
+            if let Some(tightest) = tightest {
+                let of = usize::from(parts[1] > 0);
+                assert_eq!(parts[of], count, "{free:?}: {chosen:?}");
+                assert_eq!(wings[of], *tightest, "{free:?}: {chosen:?}");
+                continue;
+            }
+            // Of the sets with as many in each wing none has more partners.
+            let sets = 0_u32..1 << free.len();
+            let sets = sets.map(|set| -> Vec<usize> {
+                let of_set = free.iter().enumerate().filter(|(at, _)| set & 1 << at != 0);
+                of_set.map(|(_, card)| *card).collect()
+            });
+            let most = sets
+                .filter(|set| [of_wing(set, 0), of_wing(set, 1)] == parts)
+                .map(|set| partners(&set))
+                .max();
+            assert_eq!(Some(partners(&chosen)), most, "{free:?}: {chosen:?}");
+            // One wing is filled as far as it goes: its links are the widest.
+            assert_eq!(
+                parts.iter().max(),
+                wings.iter().max(),
+                "{free:?}: {chosen:?}"
+            );
+        }
+    }
+}
