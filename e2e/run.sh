@@ -64,7 +64,7 @@ tests() {
 collect() {
   step "collecting logs in $logs"
   local pod
-  timeout 20 e2e/cluster.sh run kubectl get pods,nodes,jobs -A -o wide >"$logs/objects.txt" 2>&1 || :
+  timeout 20 e2e/cluster.sh run kubectl get pods,nodes,jobs,leases -A -o wide >"$logs/objects.txt" 2>&1 || :
   timeout 20 e2e/cluster.sh run kubectl describe pods,nodes -A >"$logs/describe.txt" 2>&1 || :
   timeout 20 e2e/cluster.sh run kubectl get events -A --sort-by=.lastTimestamp >"$logs/events.txt" 2>&1 || :
   for pod in $(timeout 20 e2e/cluster.sh run kubectl -n kube-system get pods -o name 2>/dev/null); do

@@ -44,7 +44,7 @@ pub enum Victim {
     DevicePlugin,
     /// The exporter.
     Exporter,
-    /// The scheduler extender.
+    /// The scheduler extender; of several the one that leads.
     Extender,
     /// The kube-scheduler that calls it.
     KubeScheduler,

@@ -6,17 +6,13 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use k8s_openapi::api::{
-    apps::v1::{DaemonSet, Deployment},
-    core::v1::Pod,
-};
 use kube::{
-    Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    Client,
+    api::{DeleteParams, ListParams},
 };
 use kubernetes::api::ApiArgs;
 use model::settings::Settings;
-use serde_json::{Value, json};
+use serde_json::Value;
 use testbed::{
     books::{self, Books, Sources},
     cluster::Cluster,
@@ -27,12 +23,15 @@ use crate::ground::{Ground, Victim, WHOLE_NODE};
 
 mod deployment;
 mod guide;
+mod leader;
 mod nodes;
 mod pods;
 mod rights;
+mod workloads;
 
 pub use deployment::{rename, upgrade_and_rollback};
 pub use guide::guide;
+pub use leader::either_extender_may_go;
 pub use nodes::{
     case_16_long_node_names, label_and_unlabel, node_made_again,
     nothing_is_left_of_an_unlabelled_node,
@@ -42,6 +41,9 @@ pub use rights::rights;
 
 const NAMESPACE: &str = "kube-system";
 const SOON: u64 = 90;
+/// Its Deployment, its label and its lease.
+const EXTENDER: &str = "lj-runtimekit-scheduler";
+
 /// The manifests and the script of this checkout.
 fn deploy_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
@@ -186,104 +188,6 @@ impl Lab {
         }
     }
 
-    /// The kit's pods of a component.
-    pub async fn component(&self, app: &str) -> anyhow::Result<Vec<Pod>> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let labelled = ListParams::default().labels(&format!("app={app}"));
-        Ok(pods.list(&labelled).await?.items)
-    }
-
-    /// Waits until a workload has as many ready pods of its newest template as it should have.
-    pub async fn rolled_out(&self, app: &str) -> anyhow::Result<()> {
-        until(
-            &format!("{app} to be ready"),
-            Deadline::seconds(SOON),
-            || async {
-                let done = self.is_rolled_out(app).await;
-                if done.map_err(|e| format!("{e:#}"))? {
-                    Ok(())
-                } else {
-                    Err("not yet".to_owned())
-                }
-            },
-        )
-        .await
-    }
-
-    async fn is_rolled_out(&self, app: &str) -> anyhow::Result<bool> {
-        if on_every_node(app) {
-            let sets: Api<DaemonSet> = Api::namespaced(self.client.clone(), NAMESPACE);
-            let set = sets.get(app).await?;
-            let status = set.status.unwrap_or_default();
-            let wanted = status.desired_number_scheduled;
-            // Its status may be of a moment before a pod was deleted.
-            let pods = self.component(app).await?;
-            let leaving = pods.iter().any(|p| p.metadata.deletion_timestamp.is_some());
-            return Ok(status.observed_generation == set.metadata.generation
-                && status.updated_number_scheduled.unwrap_or(0) == wanted
-                && status.number_ready == wanted
-                && !leaving);
-        }
-        let all: Api<Deployment> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let deployment = all.get(app).await?;
-        let wanted = deployment.spec.and_then(|s| s.replicas).unwrap_or(1);
-        let status = deployment.status.unwrap_or_default();
-        Ok(status.observed_generation == deployment.metadata.generation
-            && status.updated_replicas.unwrap_or(0) == wanted
-            && status.ready_replicas.unwrap_or(0) == wanted
-            && status.replicas.unwrap_or(0) == wanted)
-    }
-
-    async fn scale(&self, app: &str, replicas: u32) -> anyhow::Result<()> {
-        let all: Api<Deployment> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        all.patch(app, &PatchParams::default(), &patch).await?;
-        if replicas == 0 {
-            until(
-                &format!("{app} to end"),
-                Deadline::seconds(SOON),
-                || async {
-                    match self.component(app).await {
-                        Ok(pods) if pods.is_empty() => Ok(()),
-                        Ok(pods) => Err(format!("{} pods", pods.len())),
-                        Err(error) => Err(format!("{error:#}")),
-                    }
-                },
-            )
-            .await?;
-        }
-        Ok(())
-    }
-
-    /// Ends the pod of a `DaemonSet` on the first node; its controller makes another.
-    async fn delete_on_first_node(&self, app: &str) -> anyhow::Result<()> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let mut deleted = Vec::new();
-        for pod in self.component(app).await? {
-            let here = pod.spec.and_then(|s| s.node_name).as_deref() == Some("node-1");
-            if let (true, Some(name)) = (here, pod.metadata.name) {
-                pods.delete(&name, &DeleteParams::default()).await?;
-                deleted.push(name);
-            }
-        }
-        ensure!(!deleted.is_empty(), "no pod of {app} on node-1");
-        for name in deleted {
-            until(
-                &format!("{name} to end"),
-                Deadline::seconds(SOON),
-                || async {
-                    match pods.get_opt(&name).await {
-                        Ok(None) => Ok(()),
-                        Ok(Some(_)) => Err("it is still there".to_owned()),
-                        Err(error) => Err(error.to_string()),
-                    }
-                },
-            )
-            .await?;
-        }
-        Ok(())
-    }
-
     /// Ends a process of the first node that its starter keeps up, and holds it down.
     async fn hold(&self, part: &str, signal: Signal) -> anyhow::Result<()> {
         let signal = signal_name(signal);
@@ -333,6 +237,8 @@ fn on_every_node(app: &str) -> bool {
 enum Runs {
     /// A workload of the kit.
     Workload(&'static str),
+    /// The extender that leads, of several.
+    Leader,
     /// A process of the first node.
     OnNode(&'static str),
     /// A process of the control plane.
@@ -348,7 +254,7 @@ const fn runs(victim: Victim) -> Runs {
         Victim::Runtime => Runs::OnNode("runtime"),
         Victim::DevicePlugin => Runs::Workload("lj-runtimekit-device-plugin"),
         Victim::Exporter => Runs::Workload("lj-runtimekit-exporter"),
-        Victim::Extender => Runs::Workload("lj-runtimekit-scheduler"),
+        Victim::Extender => Runs::Leader,
         Victim::KubeScheduler => Runs::Workload("lj-runtimekit-kube-scheduler"),
         Victim::Controller => Runs::Workload("lj-runtimekit-controller"),
     }
@@ -396,9 +302,8 @@ impl Ground for Lab {
 
     /// Through the API server's proxy: the extender is known by a Service only.
     async fn extender(&self, verb: &str, body: &Value) -> anyhow::Result<Value> {
-        let path = format!(
-            "/api/v1/namespaces/{NAMESPACE}/services/https:lj-runtimekit-scheduler:9503/proxy/{verb}"
-        );
+        let path =
+            format!("/api/v1/namespaces/{NAMESPACE}/services/https:{EXTENDER}:9503/proxy/{verb}");
         let request = http::Request::post(path)
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(serde_json::to_vec(body)?)?;
@@ -417,6 +322,7 @@ impl Ground for Lab {
                 .await
                 .map(drop),
             Runs::OnNode(part) => self.hold(part, signal).await,
+            Runs::Leader => self.end_leader(signal).await,
             Runs::Workload(app) => {
                 if signal == Signal::Kill {
                     self.kill_programs(app).await?;
@@ -452,6 +358,11 @@ impl Ground for Lab {
                 .on_node(1, &format!("rm -f /run/lab/{part}.hold"))
                 .await
                 .map(drop),
+            // What is to be there is made by itself.
+            Runs::Leader => {
+                self.rolled_out(EXTENDER).await?;
+                self.leader().await.map(drop)
+            }
             Runs::Workload(app) => {
                 if !on_every_node(app) {
                     self.scale(app, 1).await?;

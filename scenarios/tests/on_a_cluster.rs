@@ -38,6 +38,7 @@ async fn main() -> ExitCode {
         pods_meet_a_runtime_that_is_away: |g| scenarios::pods_meet_a_runtime_that_is_away(g);
         each_part_killed_in_turn_changes_no_card: |g| scenarios::each_part_in_turn(g, &Victim::ALL, Signal::Kill);
         short_pods_survive_the_restart_of_each_program: |g| scenarios::short_pods_survive_restarts(g, &Victim::PROGRAMS);
+        either_of_the_two_extenders_may_go: |g| lab::either_extender_may_go(g);
         short_pods_survive_upgrade_and_rollback: |g| lab::upgrade_and_rollback(g);
         pods_need_not_name_scheduler_and_runtime_class: |g| lab::policy(g);
         annotations_reach_pods_of_the_runtime_class_only: |g| lab::annotations(g);

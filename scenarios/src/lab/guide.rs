@@ -103,7 +103,11 @@ const COMMANDS: [Command; 12] = [
 /// Runs each.
 pub async fn guide(lab: &Lab) -> anyhow::Result<()> {
     lab.cluster().label_node("node-2", false).await?;
-    for app in ["lj-runtimekit-device-plugin", "lj-runtimekit-exporter"] {
+    for app in [
+        "lj-runtimekit-device-plugin",
+        "lj-runtimekit-exporter",
+        "lj-runtimekit-scheduler",
+    ] {
         lab.rolled_out(app).await?;
     }
     for command in COMMANDS {
