@@ -1,13 +1,16 @@
 //! Many short pods of every kind while parts are killed at random.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
-use anyhow::ensure;
+use anyhow::{Context, bail, ensure};
 use testbed::{
     stage::{Deadline, Signal, until},
     workload::Workload,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 use crate::ground::{
     Ground, Victim, WHOLE_NODE,
@@ -23,16 +26,35 @@ const VICTIMS: [Victim; 4] = [
 ];
 /// Pods that are there at once.
 const AT_ONCE: usize = 20;
-/// A pod that waits in a queue behind others, of a scheduler that backs off.
-const ENDS_WITHIN: u64 = 240;
+/// From the making of a pod to its end. It waits behind others, of a scheduler that backs off; less
+/// than the 5 minutes after which kube-scheduler tries one that it had forgotten.
+const ENDS_WITHIN: Duration = Duration::from_secs(150);
 /// A fault of the books counts once two looks in a row show it.
 const LOOK_EVERY: Duration = Duration::from_millis(700);
+/// A look that takes longer is given up, like one at a part that is away.
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
+/// The longest that a node's books may stay closed.
+const CLOSED_FOR: Duration = Duration::from_secs(60);
 
 /// So many pods of random shares, whole cards, slices and partitions over all nodes, whose cards
 /// can be cut. Meanwhile parts are killed at random, and all books are looked at again and again:
 /// no card is promised beyond its size or in two modes, and no pod has other cards than it says.
-/// At the end nobody holds anything. What comes is a matter of `seed`.
+/// At the end nobody holds anything. Which pods and kills come, in which order and after which
+/// pauses, is a matter of `seed` alone.
 pub async fn storm(ground: &impl Ground, pods: usize, seed: u64) -> anyhow::Result<()> {
+    println!("storm: seed {seed}, {pods} pods");
+    let began = Instant::now();
+    let outcome = async {
+        cards_can_be_cut(ground).await?;
+        blow(ground, pods, seed).await?;
+        all_is_given_back(ground).await
+    };
+    let outcome = outcome.await;
+    let seconds = began.elapsed().as_secs_f64();
+    outcome.with_context(|| format!("storm of seed {seed}, {pods} pods, after {seconds:.1} s"))
+}
+
+async fn cards_can_be_cut(ground: &impl Ground) -> anyhow::Result<()> {
     let cluster = ground.cluster();
     for node in 0..ground.node_count() {
         ground
@@ -48,21 +70,34 @@ pub async fn storm(ground: &impl Ground, pods: usize, seed: u64) -> anyhow::Resu
         })
         .await?;
     }
-    let (over, mut is_over) = watch::channel(false);
+    Ok(())
+}
+
+/// Pods, kills and looks beside each other, until the last pod has ended.
+async fn blow(ground: &impl Ground, pods: usize, seed: u64) -> anyhow::Result<()> {
+    let (over, is_over) = watch::channel(false);
+    let began = Instant::now();
     let waves = async {
         let outcome = pods_come_and_go(ground, pods, seed).await;
         over.send_replace(true);
         outcome
     };
-    let kills = kill_at_random(ground, seed, over.subscribe());
-    let looks = look_all_the_time(ground, over.subscribe());
+    let kills = kill_at_random(ground, seed, is_over.clone());
+    let looks = look_all_the_time(ground, is_over);
     let (ended, killed, looked) = tokio::try_join!(waves, kills, looks)?;
-    is_over.wait_for(|over| *over).await?;
-    println!("storm: {ended:?}, {killed} parts killed, {looked} looks at all books");
-    ground.books_are_empty().await?;
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "storm: over after {seconds:.1} s: {ended:?}, {killed} parts killed, {looked} looks at all books"
+    );
+    Ok(())
+}
+
+async fn all_is_given_back(ground: &impl Ground) -> anyhow::Result<()> {
+    let cluster = ground.cluster();
     for node in 0..ground.node_count() {
+        let name = ground.node(node);
         until(
-            "a node's books to be empty",
+            &format!("the books of {name} to be empty"),
             Deadline::seconds(60),
             || async {
                 let books = ground.books_now(node).await;
@@ -71,7 +106,7 @@ pub async fn storm(ground: &impl Ground, pods: usize, seed: u64) -> anyhow::Resu
                 if books.are_empty() && faults.is_empty() {
                     Ok(())
                 } else {
-                    Err(format!("{faults:?}"))
+                    Err(format!("{faults:?} in {books:?}"))
                 }
             },
         )
@@ -80,7 +115,7 @@ pub async fn storm(ground: &impl Ground, pods: usize, seed: u64) -> anyhow::Resu
             .runtime_fault(node, "replace-cards?profile=ppu-8x144")
             .await?;
         if node > 0 {
-            cluster.label_node(&ground.node(node), false).await?;
+            cluster.label_node(&name, false).await?;
         }
     }
     cluster
@@ -100,19 +135,18 @@ async fn pods_come_and_go(ground: &impl Ground, pods: usize, seed: u64) -> anyho
     let cluster = ground.cluster();
     let mut dice = Dice(seed);
     let mut ended = Ended::default();
-    let mut there: Vec<String> = Vec::new();
+    let mut there: Vec<(String, Instant)> = Vec::new();
     let mut made = 0;
-    let deadline = Deadline::seconds(ENDS_WITHIN + u64::try_from(pods)?);
     while made < pods || !there.is_empty() {
         while made < pods && there.len() < AT_ONCE {
             let name = format!("storm-{made}");
             // The API server is none of the parts that are killed.
             cluster.create(&any_pod(&name, &mut dice)).await?;
-            there.push(name);
+            there.push((name, Instant::now()));
             made += 1;
         }
         let mut left = Vec::new();
-        for name in there {
+        for (name, since) in there {
             let pod = cluster.pod(&name).await?;
             let status = pod.and_then(|pod| pod.status).unwrap_or_default();
             match status.phase.as_deref() {
@@ -120,6 +154,7 @@ async fn pods_come_and_go(ground: &impl Ground, pods: usize, seed: u64) -> anyho
                 Some("Failed") => {
                     let reason = status.reason.unwrap_or_default();
                     let message = status.message.unwrap_or_default();
+                    println!("storm: {name} failed: {message}");
                     ensure!(
                         reason == "UnexpectedAdmissionError",
                         "{name} failed for {reason:?}: {message}"
@@ -127,15 +162,19 @@ async fn pods_come_and_go(ground: &impl Ground, pods: usize, seed: u64) -> anyho
                     let words = message.chars().take(120).collect();
                     *ended.rejected.entry(words).or_default() += 1;
                 }
-                _ => {
-                    ensure!(!deadline.is_past(), "{name} does not end: {status:?}");
-                    left.push(name);
+                _ if since.elapsed() < ENDS_WITHIN => {
+                    left.push((name, since));
                     continue;
+                }
+                _ => {
+                    let events = cluster.events(&name, "").await?;
+                    bail!("{name} does not end within {ENDS_WITHIN:?}: {status:?}, {events:?}");
                 }
             }
             cluster.delete(&name).await?;
         }
         there = left;
+        // The pace of the looks at the pods.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let rejected: usize = ended.rejected.values().sum();
@@ -174,6 +213,7 @@ async fn kill_at_random(
     mut over: watch::Receiver<bool>,
 ) -> anyhow::Result<usize> {
     let mut dice = Dice(seed ^ 0x9e37_79b9_7f4a_7c15);
+    let began = Instant::now();
     let mut killed = 0;
     loop {
         let pause = Duration::from_millis(2_000 + dice.below(5_000));
@@ -185,8 +225,11 @@ async fn kill_at_random(
             }
         }
         let victim = VICTIMS[dice.at(VICTIMS.len())];
+        let at = began.elapsed().as_secs_f64();
         ground.stop(victim, Signal::Kill).await?;
         ground.start(victim).await?;
+        let back = began.elapsed().as_secs_f64();
+        println!("storm: {victim:?} killed at {at:.1} s, started again at {back:.1} s");
         killed += 1;
     }
 }
@@ -196,19 +239,30 @@ async fn look_all_the_time(
     ground: &impl Ground,
     mut over: watch::Receiver<bool>,
 ) -> anyhow::Result<usize> {
-    let mut before: Vec<Vec<String>> = vec![Vec::new(); ground.node_count()];
+    let mut nodes: Vec<(Vec<String>, Instant)> =
+        vec![(Vec::new(), Instant::now()); ground.node_count()];
     let mut looks = 0;
     loop {
-        for (node, before) in before.iter_mut().enumerate() {
-            // A part that is away tells nothing; it is looked at when it is back.
-            let Ok(books) = ground.books_now(node).await else {
-                before.clear();
-                continue;
+        for (node, (before, open)) in nodes.iter_mut().enumerate() {
+            let name = ground.node(node);
+            let look = timeout(LOOK_WITHIN, ground.books_now(node)).await;
+            let look = look.context("no answer").flatten();
+            let books = match look {
+                Ok(books) => books,
+                // A part that is away tells nothing; it is looked at when it is back.
+                Err(_) if open.elapsed() < CLOSED_FOR => {
+                    before.clear();
+                    continue;
+                }
+                Err(error) => {
+                    let closed = format!("{name}: no look at the books for {CLOSED_FOR:?}");
+                    return Err(error.context(closed));
+                }
             };
             let now = books.wrong_at_any_moment();
             let both: Vec<&String> = now.iter().filter(|fault| before.contains(fault)).collect();
-            ensure!(both.is_empty(), "{}: {both:?}", ground.node(node));
-            *before = now;
+            ensure!(both.is_empty(), "{name}: {both:#?} in {books:?}");
+            (*before, *open) = (now, Instant::now());
             looks += 1;
         }
         tokio::select! {
