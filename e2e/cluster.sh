@@ -88,7 +88,11 @@ END
 
 # ---- control plane ----
 
+# With the first network namespace of a machine its folder becomes a mount, which stays when all of them are gone. Where
+# it was none before, the last cluster to go takes it away.
+NETNS_MADE=/run/lj-runtimekit-lab-netns
 network() {
+  mountpoint -q /run/netns || touch "$NETNS_MADE"
   ip netns add "$NET"
   in_cp ip link set lo up
   in_cp ip link add br0 type bridge
@@ -342,6 +346,9 @@ down() {
   done
   for controller in /sys/fs/cgroup/*/; do rmdir "$controller/$NAME-lab" 2>/dev/null || :; done
   ip netns del "$NET" 2>/dev/null || :
+  if [[ -e $NETNS_MADE && -z $(ip netns list) ]]; then
+    umount /run/netns && rmdir /run/netns && rm -f "$NETNS_MADE"
+  fi
   rm -rf "$LAB"
   say 'all of it is gone'
 }
