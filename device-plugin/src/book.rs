@@ -9,6 +9,7 @@ use model::{
     phase,
     plan::{ContainerGrants, Grant, Plan},
     request::{Ask, ContainerRequest, PodRequest, Role},
+    settings::PlacementSetting,
 };
 use runtime_proto::client::{Allocation, Consumer, ContainerEdits};
 
@@ -137,6 +138,7 @@ fn beside_each_other(plan: &Plan) -> PodRequest {
                 amounts: Vec::new(),
             })
             .collect(),
+        placement: PlacementSetting::default(),
     }
 }
 

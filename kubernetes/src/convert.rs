@@ -69,11 +69,24 @@ pub fn pod(object: &Pod, settings: &Settings) -> Result<PodInfo, BadPod> {
             name: PodName::new(name)?,
         },
         uid: PodUid::new(uid)?,
-        request: PodRequest::read(containers(object), settings),
+        request: request(object, settings),
         node: node.map(NodeName::new).transpose()?,
         life: life(object),
         created: created.0.as_second(),
     })
+}
+
+/// A wish for a placement that has no meaning is passed over: the pod is bound, or the scheduler
+/// refuses it.
+fn request(object: &Pod, settings: &Settings) -> Result<PodRequest, RequestError> {
+    let mut request = PodRequest::read(containers(object), settings)?;
+    let annotations = object.metadata.annotations.as_ref();
+    if let Some(wish) = annotations.and_then(|all| all.get(&settings.annotations.placement))
+        && let Ok(placement) = settings.placement.with(wish)
+    {
+        request.placement = placement;
+    }
+    Ok(request)
 }
 
 fn present<'a>(value: Option<&'a str>, field: &'static str) -> Result<&'a str, BadPod> {

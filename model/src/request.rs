@@ -6,7 +6,7 @@ use crate::{
     card::Cut,
     name::{ContainerName, ResourceName},
     quantity::{CorePercent, CountError, MemoryBytes, parse_count},
-    settings::{Gives, ResourceSetting, Settings},
+    settings::{Gives, PlacementSetting, ResourceSetting, Settings},
 };
 
 /// When a container runs.
@@ -88,6 +88,8 @@ pub struct ContainerRequest {
 pub struct PodRequest {
     /// One entry a container, also those that ask for nothing.
     pub containers: Vec<ContainerRequest>,
+    /// How to choose among the cards and nodes that fit.
+    pub placement: PlacementSetting,
 }
 
 /// The most containers of one pod that may ask for cards: bounds what planning one pod can cost.
@@ -177,7 +179,10 @@ impl PodRequest {
                 })?;
             read.push(container);
         }
-        Ok(Self { containers: read })
+        Ok(Self {
+            containers: read,
+            placement: settings.placement,
+        })
     }
 
     /// Whether no container asks for a card.

@@ -1,6 +1,7 @@
 //! The names that an administrator can change, all in one file read by every program
 //! (the `ConfigMap` called `lj-runtimekit-config`). What is left out has the default shown here.
 
+mod placement;
 mod resource;
 
 use std::borrow::Cow;
@@ -13,6 +14,7 @@ use crate::{
     quantity::MemoryUnit,
 };
 
+pub use placement::{BadPlacement, PlacementSetting, Policy};
 pub use resource::{Gives, PartitionNames, ResourceSetting};
 
 /// The whole file.
@@ -49,33 +51,14 @@ pub struct AnnotationKeys {
     pub assigned: String,
     /// On a pod: what kubelet really gave.
     pub allocated: String,
+    /// On a pod, written by its maker: how to choose its cards and node.
+    pub placement: String,
     /// On a node: its cards.
     pub inventory: String,
     /// On a node: the resource names that the kit gave it.
     pub owned_resources: String,
     /// On a node: the outcome of the controller's last switch.
     pub last_action_status: String,
-}
-
-/// How to choose among cards and nodes that fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct PlacementSetting {
-    /// Among the cards of a node.
-    pub cards: Policy,
-    /// Among nodes.
-    pub nodes: Policy,
-}
-
-/// Fill up, or spread out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Policy {
-    /// The fullest that fits, so that whole cards stay free.
-    #[default]
-    Binpack,
-    /// The emptiest.
-    Spread,
 }
 
 impl Default for Settings {
@@ -107,6 +90,7 @@ impl Default for AnnotationKeys {
         Self {
             assigned: "lj-runtimekit/assigned".into(),
             allocated: "lj-runtimekit/allocated".into(),
+            placement: "lj-runtimekit/placement".into(),
             inventory: "lj-runtimekit/inventory".into(),
             owned_resources: "lj-runtimekit/owned-resources".into(),
             last_action_status: "lj-runtimekit-controller/last-action-status".into(),
@@ -116,10 +100,11 @@ impl Default for AnnotationKeys {
 
 impl AnnotationKeys {
     /// Each field's place in the file, and its value.
-    fn fields(&self) -> [(&'static str, &str); 5] {
+    fn fields(&self) -> [(&'static str, &str); 6] {
         [
             ("annotations.assigned", &self.assigned),
             ("annotations.allocated", &self.allocated),
+            ("annotations.placement", &self.placement),
             ("annotations.inventory", &self.inventory),
             ("annotations.ownedResources", &self.owned_resources),
             ("annotations.lastActionStatus", &self.last_action_status),

@@ -107,8 +107,8 @@ impl Index {
         if let Some(closed) = entry.closed() {
             return Err(no(closed.reason));
         }
-        let settings = self.settings();
-        let plan = placement::place(&request, entry.ledger(), settings, settings.placement.cards)
+        let cards = request.placement.cards;
+        let plan = placement::place(&request, entry.ledger(), self.settings(), cards)
             .map_err(|why| no(Reason::NoFit(why)))?;
         let hold = phase::peak(&request, &plan);
         let pod = self.pod_name(uid).cloned().ok_or(NoBind::Gone)?;

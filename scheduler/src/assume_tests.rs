@@ -1,9 +1,15 @@
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use model::settings::Policy;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{CORE, GPU, MEMORY, free, holding, index, node, node_name, pending, uid};
+use crate::testing::{
+    CORE, GPU, MEMORY, free, holding, index, node, node_name, pending, request, share, uid,
+};
 
 #[test]
 fn case_7_of_two_binds_exactly_one_wins_and_the_other_is_told_why() {
@@ -16,6 +22,24 @@ fn case_7_of_two_binds_exactly_one_wins_and_the_other_is_told_why() {
         .unwrap_err()
         .to_string();
     assert!(lost.contains("0 of 1 whole cards free"), "{lost}");
+}
+
+#[test]
+fn a_pod_is_placed_as_it_says() {
+    let mut index = index([node("n1", 2, 144)]);
+    index.apply_pod(holding("a", "n1", &[(CORE, "50")], share("ppu-0", 50, 72)));
+    for (name, policy, card) in [
+        ("full", Policy::Binpack, "ppu-0"),
+        ("empty", Policy::Spread, "ppu-1"),
+    ] {
+        let mut request = request(&[(CORE, "10")]);
+        request.placement.cards = policy;
+        let mut seen = pending(name, &[]);
+        seen.stand = Stand::Pending(Ok(Arc::new(request)));
+        index.apply_pod(seen);
+        let plan = index.begin_bind(&uid(name), &node_name("n1")).unwrap();
+        assert_eq!(plan.containers[0].grants[0].card.as_str(), card);
+    }
 }
 
 #[test]

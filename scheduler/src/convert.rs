@@ -51,7 +51,8 @@ pub fn pod(object: &object::Pod, settings: &Settings) -> Result<PodSeen, BadPod>
         (None, request) => Stand::Pending(wanted(
             request.map_err(|error| error.to_string()),
             allocated.is_some(),
-            &keys.allocated,
+            annotation_of(annotations, &keys.placement),
+            settings,
         )),
         (Some(node), Err(error)) => Stand::NotKnown {
             node,
@@ -114,12 +115,24 @@ fn plan(request: &PodRequest, real: &Plan, planned: &Plan) -> Result<Plan, NotKn
 
 /// `allocated` is kubelet's truth, which a pod that is not bound can't have: left in, it would
 /// be believed once the pod is bound.
-fn wanted(request: Result<PodRequest, String>, allocated: bool, key: &str) -> Wanted {
-    let request = request.map_err(Refusal)?;
+fn wanted(
+    request: Result<PodRequest, String>,
+    allocated: bool,
+    placement: Option<&str>,
+    settings: &Settings,
+) -> Wanted {
+    let mut request = request.map_err(Refusal)?;
+    let keys = &settings.annotations;
     if allocated {
+        let key = &keys.allocated;
         return Err(Refusal(format!(
             "annotation {key} is set before the pod is bound: remove it"
         )));
+    }
+    if let Some(wish) = placement {
+        let placement = settings.placement.with(wish);
+        request.placement = placement
+            .map_err(|error| Refusal(format!("annotation {}: {error}", keys.placement)))?;
     }
     Ok(Arc::new(request))
 }
@@ -204,12 +217,16 @@ fn wire_pod(pod: &wire::Pod<'_>, settings: &Settings) -> Wanted {
     });
     let app = pod.spec.containers.iter().flatten();
     let containers = init.chain(app.map(|container| spec(container, Role::App)));
-    let key = &settings.annotations.allocated;
-    let mut annotations = pod.metadata.annotations.0.iter();
+    let keys = &settings.annotations;
+    let annotation = |key: &str| {
+        let mut all = pod.metadata.annotations.0.iter();
+        all.find_map(|(name, text)| (name.0 == key).then_some(&*text.0))
+    };
     wanted(
         PodRequest::read(containers, settings).map_err(|error| error.to_string()),
-        annotations.any(|(name, _)| name.0 == key.as_str()),
-        key,
+        annotation(&keys.allocated).is_some(),
+        annotation(&keys.placement),
+        settings,
     )
 }
 

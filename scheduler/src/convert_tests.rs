@@ -1,3 +1,4 @@
+use model::settings::Policy;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -231,4 +232,44 @@ proptest! {
             let _ = preempt_call(body, &settings);
         }
     }
+}
+
+/// From the watch and from kube-scheduler's call alike.
+#[test]
+fn a_pod_may_say_how_it_is_to_be_placed_and_nonsense_is_refused_by_name() {
+    let settings = Settings::default();
+    let wanted = |text: &str| {
+        let pod_json = json!({
+            "metadata": {"name": "p", "namespace": "default", "uid": "u",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": {"lj-runtimekit/placement": text}},
+            "spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: "2"}}}]},
+        });
+        let body = json!({"Pod": pod_json, "NodeNames": ["n1"]}).to_string();
+        let asked = question(body.as_bytes(), &settings).unwrap().wanted;
+        match pod(&object(pod_json), &settings).unwrap().stand {
+            Stand::Pending(seen) => assert_eq!(seen, asked, "{text}"),
+            other => panic!("{other:?}"),
+        }
+        asked
+    };
+    let placed = |text| {
+        let placement = wanted(text).unwrap().placement;
+        (placement.cards, placement.nodes)
+    };
+    assert_eq!(placed("spread"), (Policy::Spread, Policy::Spread));
+    assert_eq!(placed("nodes=links"), (Policy::Binpack, Policy::Links));
+    let why = wanted("tight").unwrap_err().to_string();
+    assert!(
+        why.starts_with("annotation lj-runtimekit/placement: \"tight\" is no placement"),
+        "{why}"
+    );
+    // What is bound is not judged by it.
+    let limits = json!({GPU: "1"});
+    let annotations = json!({
+        "lj-runtimekit/placement": "tight",
+        "lj-runtimekit/assigned": annotation::write_plan(&crate::testing::whole(&["ppu-0"])),
+    });
+    let stand = pod(&bound(&annotations, &limits), &settings).unwrap().stand;
+    assert!(matches!(stand, Stand::Holds { .. }), "{stand:?}");
 }

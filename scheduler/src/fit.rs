@@ -28,7 +28,7 @@ impl<'a> Trial<'a> {
     pub fn new(request: &'a PodRequest, settings: &'a Settings) -> Self {
         Self {
             request: placement::Trial::new(request, settings),
-            placement: settings.placement,
+            placement: request.placement,
         }
     }
 
@@ -68,7 +68,7 @@ impl<'a> KnownTrial<'a> {
     /// Of this request.
     pub fn new(request: &'a PodRequest, index: &'a Index) -> Self {
         let trial = Trial::new(request, index.settings());
-        let memory = index.requests().of(request, trial.placement);
+        let memory = index.requests().of(request);
         Self { trial, memory }
     }
 

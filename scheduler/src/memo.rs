@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use model::{request::PodRequest, settings::PlacementSetting};
+use model::request::PodRequest;
 
 use crate::reason::Rejection;
 
@@ -75,7 +75,6 @@ struct Known {
 #[derive(Debug)]
 struct Numbered {
     request: PodRequest,
-    placement: PlacementSetting,
     number: u64,
     slot: usize,
     rejections: [OnceLock<Rejection>; REJECTIONS],
@@ -89,13 +88,13 @@ impl Clone for Requests {
 }
 
 impl Requests {
-    /// What is remembered of this request, placed in that way.
-    pub(crate) fn of(&self, request: &PodRequest, placement: PlacementSetting) -> Memory {
+    /// What is remembered of this request.
+    pub(crate) fn of(&self, request: &PodRequest) -> Memory {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.now += 1;
         let now = known.now;
         for (numbered, used) in known.requests.iter_mut().flatten() {
-            if numbered.placement == placement && numbered.request == *request {
+            if numbered.request == *request {
                 *used = now;
                 return Memory(Arc::clone(numbered));
             }
@@ -110,7 +109,6 @@ impl Requests {
         };
         let numbered = Arc::new(Numbered {
             request: request.clone(),
-            placement,
             number,
             slot,
             rejections: [const { OnceLock::new() }; REJECTIONS],

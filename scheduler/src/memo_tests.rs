@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use model::settings::Settings;
+use model::settings::Policy;
 use proptest::prelude::*;
 
 use super::*;
@@ -137,7 +137,13 @@ fn requests() -> Vec<PodRequest> {
     let whole = ["1", "2", "3"].map(|count| request(&[(GPU, count)]));
     let core = ["10", "50", "90", "100"].map(|core| request(&[(CORE, core)]));
     let memory = ["1", "20", "30"].map(|memory| request(&[(MEMORY, memory)]));
-    let all: Vec<_> = whole.into_iter().chain(core).chain(memory).collect();
+    let mut all: Vec<_> = whole.into_iter().chain(core).chain(memory).collect();
+    // The same amount, to be placed in another way.
+    for (at, policy) in [(1, Policy::Links), (4, Policy::Spread)] {
+        let mut other = all[at].clone();
+        (other.placement.cards, other.placement.nodes) = (policy, policy);
+        all.push(other);
+    }
     assert!(all.len() > SLOTS);
     all
 }
@@ -155,7 +161,7 @@ fn answers(index: &Index, request: &PodRequest) -> (Vec<u8>, Vec<u8>) {
 proptest! {
     #[test]
     fn what_is_kept_is_what_would_be_found_anew(
-        steps in prop::collection::vec((change(), prop::collection::vec(0..10_usize, 0..4)), 1..40),
+        steps in prop::collection::vec((change(), prop::collection::vec(0..12_usize, 0..4)), 1..40),
     ) {
         let requests = requests();
         let mut index = index([]);
@@ -172,8 +178,7 @@ proptest! {
 #[test]
 fn a_finding_is_kept_until_the_value_changes() {
     let requests = Requests::default();
-    let settings = Settings::default();
-    let of = |cards| requests.of(&request(&[(GPU, cards)]), settings.placement);
+    let of = |cards| requests.of(&request(&[(GPU, cards)]));
     let mut value = Memoized::<u32>::default();
     let (one, two) = (of("1"), of("2"));
     assert_eq!(one.recall(&value), None);
@@ -191,8 +196,7 @@ fn a_finding_is_kept_until_the_value_changes() {
 #[test]
 fn the_request_asked_about_longest_ago_makes_room() {
     let requests = Requests::default();
-    let placement = Settings::default().placement;
-    let of = |cards: usize| requests.of(&request(&[(GPU, &cards.to_string())]), placement);
+    let of = |cards: usize| requests.of(&request(&[(GPU, &cards.to_string())]));
     let value = Memoized::<u32>::default();
     (1..=SLOTS).for_each(|cards| of(cards).keep_fit(&value, None));
     assert!(of(1).recall(&value).is_some(), "asked about again");
@@ -209,7 +213,7 @@ fn the_request_asked_about_longest_ago_makes_room() {
 #[test]
 fn rejections_past_the_room_for_them_are_worked_out_each_time() {
     let requests = Requests::default();
-    let memory = requests.of(&request(&[(GPU, "1")]), Settings::default().placement);
+    let memory = requests.of(&request(&[(GPU, "1")]));
     let value = Memoized::<u32>::default();
     let few = |asked| {
         let free = 0;

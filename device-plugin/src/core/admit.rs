@@ -319,7 +319,7 @@ impl Core {
             &consumer.request,
             &ledger,
             &self.settings,
-            self.settings.placement.cards,
+            consumer.request.placement.cards,
         )
         .map_err(|why| Refusal::NoFit {
             pod: consumer.pod.clone(),
@@ -345,17 +345,13 @@ impl Core {
                 role: Role::App,
                 ..asked.clone()
             }],
+            placement: consumer.request.placement,
         };
-        let plan = placement::place(
-            &alone,
-            ledger,
-            &self.settings,
-            self.settings.placement.cards,
-        )
-        .map_err(|why| Refusal::NoFit {
-            pod: consumer.pod.clone(),
-            why,
-        })?;
+        let plan = placement::place(&alone, ledger, &self.settings, alone.placement.cards)
+            .map_err(|why| Refusal::NoFit {
+                pod: consumer.pod.clone(),
+                why,
+            })?;
         Ok(plan
             .containers
             .into_iter()

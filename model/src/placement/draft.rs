@@ -180,7 +180,7 @@ pub(super) fn take<'a>(
 ///
 /// Filling up looks at the whole node and at the cards that the pod gets, half each: of two
 /// nodes in equal use the better one is where the pod breaks no free card. Of several whole
-/// cards, how they hang together counts for two fifths.
+/// cards, how they hang together counts for two fifths, or for four where that is the policy.
 pub(super) fn score(
     ledger: &Ledger,
     nodes: Policy,
@@ -202,11 +202,13 @@ pub(super) fn score(
     let touched = touched.checked_div(count).unwrap_or(node);
     let filled = node.midpoint(touched);
     let wanted = match nodes {
-        Policy::Binpack => filled,
+        Policy::Binpack | Policy::Links => filled,
         Policy::Spread => 1000_u64.saturating_sub(filled),
     };
     let points = if wholes.len() > 1 {
-        (wanted * 3 + u64::from(whole::locality(ledger.inventory(), wholes)) * 2) / 5
+        let links = if nodes == Policy::Links { 4 } else { 2 };
+        let locality = u64::from(whole::locality(ledger.inventory(), wholes));
+        (wanted * (5 - links) + locality * links) / 5
     } else {
         wanted
     };

@@ -308,6 +308,21 @@ fn scores_follow_the_policy_the_use_and_the_links() {
     for nodes in [Policy::Binpack, Policy::Spread] {
         assert!(score(&pair, &linked, nodes) > score(&pair, &loose, nodes));
     }
+    // Filled to the last card, but its cards share no more than a NUMA node.
+    let near = |n| Card {
+        numa: Some(0),
+        ..card(n, 80)
+    };
+    let mut near = of_cards((0..8).map(near).collect());
+    taken(&mut near, &[0, 1, 2, 3, 4, 5]);
+    let gained =
+        |nodes| i16::from(score(&pair, &linked, nodes)) - i16::from(score(&pair, &near, nodes));
+    assert!(gained(Policy::Binpack) <= 0, "{}", gained(Policy::Binpack));
+    assert!(gained(Policy::Links) >= 4, "{}", gained(Policy::Links));
+    assert_eq!(
+        score(&half, &begun, Policy::Links),
+        score(&half, &begun, Policy::Binpack)
+    );
     assert_eq!(
         Trial::new(&app(&[(GPU, "5")]), &settings).score(&empty, PlacementSetting::default()),
         None
