@@ -96,3 +96,30 @@ pub(crate) fn start(
     tasks.critical("lease", keeper.run(tasks.clone()));
     Ok(leadership)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::Args;
+
+    fn parse(flags: &[&str]) -> Result<Args, String> {
+        Args::try_parse_from([&["scheduler"], flags].concat()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn several_replicas_need_an_address() {
+        assert_eq!(parse(&[]).unwrap().lease.lease, None);
+        let args = parse(&["--lease=kube-system/one", "--advertise=fd00::7"]).unwrap();
+        assert_eq!(args.lease.lease.unwrap().to_string(), "kube-system/one");
+        assert_eq!(args.lease.pod_name, "lj-runtimekit-scheduler");
+        for (flags, named) in [
+            (&["--lease=kube-system/one"][..], "--advertise"),
+            (&["--lease=one", "--advertise=10.0.0.7"], "NAMESPACE/NAME"),
+            (&["--lease=a/b", "--advertise=here"], "--advertise"),
+        ] {
+            let error = parse(flags).unwrap_err();
+            assert!(error.contains(named), "{flags:?}: {error}");
+        }
+    }
+}
