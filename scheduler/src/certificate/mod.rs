@@ -34,7 +34,7 @@ mod decide_tests;
 #[cfg(test)]
 mod keeper_tests;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::sync::Arc;
 

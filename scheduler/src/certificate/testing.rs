@@ -1,13 +1,19 @@
 //! Certificates for tests.
 
+use std::sync::Arc;
+
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
-use rustls::pki_types::ServerName;
+use rustls::{
+    ServerConfig,
+    pki_types::{ServerName, UnixTime},
+};
 
 use super::{
     content::Content,
     decide::needs,
     make::make,
     read::{Found, read},
+    serve::{self, Current},
 };
 
 pub(super) const DAY: u64 = 24 * 60 * 60;
@@ -32,6 +38,25 @@ pub(super) fn step(content: &Content, wanted: &[ServerName<'_>], now: u64) -> (C
     assert!(!needs(&found, wanted, now).any(), "made, and not enough");
     assert_eq!(found.faults, []);
     (made, found)
+}
+
+/// A certificate for now, of a CA of its own.
+pub(crate) struct Served {
+    /// For a server with it.
+    pub(crate) config: Arc<ServerConfig>,
+    /// For who trusts its CA.
+    pub(crate) current: Arc<Current>,
+}
+
+/// For that name.
+pub(crate) fn served(name: &str) -> Served {
+    let now = UnixTime::now().as_secs();
+    let found = read(&of_others(name, now - DAY, now + DAY), now);
+    let current = Arc::new(Current::default());
+    current.set(found.serving.unwrap().certified);
+    current.trust(&found.authorities);
+    let config = Arc::new(serve::config(Arc::clone(&current)).unwrap());
+    Served { config, current }
 }
 
 /// A Secret of somebody else's, for this name and time, without a CA's key.

@@ -28,6 +28,11 @@ impl Timing {
     };
 }
 
+/// The longest that a record counts without a change, whatever it says. No replica writes as much;
+/// were a mistyped year to count, as it does for client-go, nobody would decide until somebody
+/// looked. Far above what a future version might write.
+const LONGEST: Duration = Duration::from_mins(2);
+
 /// What the lease says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
@@ -83,6 +88,14 @@ struct Seen {
     since: Instant,
 }
 
+impl Seen {
+    /// Until when its holder may be taken to decide. Never sooner than a replica's own record
+    /// would say: one that still decides does not stop where somebody edits or deletes its lease.
+    fn runs_out(&self, timing: &Timing) -> Instant {
+        self.since + self.record.duration.min(LONGEST).max(timing.duration)
+    }
+}
+
 /// One replica and the lease.
 #[derive(Debug)]
 pub(super) struct State {
@@ -131,11 +144,7 @@ impl State {
         match event {
             Event::Due if self.renewed.is_some() => Action::Write(Claim::Renew),
             Event::Due | Event::Overtaken => Action::Read,
-            Event::Read(None) => {
-                self.renewed = None;
-                self.seen = None;
-                Action::Write(Claim::Take)
-            }
+            Event::Read(None) => self.read_nothing(now),
             Event::Read(Some(record)) => self.read(record, now),
             Event::Wrote(began) => {
                 self.renewed = Some(began);
@@ -150,19 +159,33 @@ impl State {
             Some(seen) if seen.record == record => seen.since,
             _ => now,
         };
-        let runs_out = since + record.duration;
-        let holder_is_me = self.is_me(&record.holder);
-        let is_free = record.holder.is_empty() || runs_out <= now;
-        self.seen = Some(Seen { record, since });
-        if holder_is_me {
+        let seen = self.seen.insert(Seen { record, since });
+        if seen.record.holder == self.me {
             // Also where the answer to an earlier claim was lost.
             return Action::Write(Claim::Renew);
         }
         self.renewed = None;
-        if is_free {
-            Action::Write(Claim::Take)
-        } else {
-            Action::Wait(runs_out.min(now + self.timing.look))
+        self.take_or_wait(now)
+    }
+
+    /// There is no lease. Where there was one, somebody has deleted it under its holder.
+    fn read_nothing(&mut self, now: Instant) -> Action {
+        self.renewed = None;
+        self.take_or_wait(now)
+    }
+
+    /// Takes what is nobody's, and waits for what is another's to run out.
+    fn take_or_wait(&self, now: Instant) -> Action {
+        match &self.seen {
+            Some(seen) if !seen.record.holder.is_empty() && !self.is_me(&seen.record.holder) => {
+                let runs_out = seen.runs_out(&self.timing);
+                if runs_out <= now {
+                    Action::Write(Claim::Take)
+                } else {
+                    Action::Wait(runs_out.min(now + self.timing.look))
+                }
+            }
+            _ => Action::Write(Claim::Take),
         }
     }
 }

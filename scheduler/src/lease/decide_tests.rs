@@ -162,3 +162,56 @@ fn a_released_lease_is_taken_at_the_next_look() {
     assert_eq!(state.step(Event::Due, next), Action::Read);
     assert_eq!(state.step(held("", "2"), next), Action::Write(Claim::Take));
 }
+
+#[test]
+fn what_a_record_says_counts_within_bounds() {
+    let longest = Duration::from_mins(2);
+    for (written, counts) in [
+        // Edited, or in no duration at all: its holder may be one that decides.
+        (Duration::ZERO, TIMING.duration),
+        (seconds(1), TIMING.duration),
+        (seconds(15), seconds(15)),
+        (seconds(u64::from(i32::MAX.unsigned_abs())), longest),
+        (Duration::MAX, longest),
+    ] {
+        let (mut state, start) = state();
+        let read = || {
+            Event::Read(Some(Record {
+                holder: "other".into(),
+                duration: written,
+                renewed: String::new(),
+            }))
+        };
+        let almost = counts.saturating_sub(Duration::from_millis(1));
+        for now in [start, start + almost] {
+            let action = state.step(read(), now);
+            assert!(matches!(action, Action::Wait(_)), "{written:?}");
+        }
+        let taken = state.step(read(), start + counts);
+        assert_eq!(taken, Action::Write(Claim::Take), "{written:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_deleted_under_another_is_not_taken_before_that_one_has_ended() {
+    let (mut state, start) = state();
+    state.step(held("other", "1"), start);
+    let next = start + TIMING.look;
+    assert_eq!(
+        state.step(Event::Read(None), next),
+        Action::Wait(next + TIMING.look)
+    );
+    let runs_out = start + TIMING.duration;
+    assert_eq!(
+        state.step(Event::Read(None), runs_out),
+        Action::Write(Claim::Take)
+    );
+    // Its holder makes it again at once, and asks before it goes on.
+    let (mut state, start) = leader();
+    assert_eq!(state.step(Event::Overtaken, start), Action::Read);
+    assert_eq!(
+        state.step(Event::Read(None), start),
+        Action::Write(Claim::Take)
+    );
+    assert_eq!(state.leads(start), None);
+}

@@ -45,7 +45,7 @@ impl Keeper {
     pub(super) async fn run(mut self, tasks: Tasks) -> Result<(), Failure> {
         let mut event = Event::Due;
         loop {
-            let action = self.state.step(event, Instant::now());
+            let action = self.state.step(event, now());
             self.publish();
             tokio::select! {
                 biased;
@@ -58,7 +58,7 @@ impl Keeper {
     }
 
     async fn act(&mut self, action: Action) -> Event {
-        let began = Instant::now();
+        let began = now();
         match action {
             Action::Wait(until) => {
                 tokio::time::sleep_until(until.into()).await;
@@ -84,7 +84,7 @@ impl Keeper {
 
     /// Tells the server and the binds where this replica stands.
     fn publish(&self) {
-        let now = Instant::now();
+        let now = now();
         let leads = self.state.leads(now);
         let changed = if let Some(until) = leads {
             let began = self.leadership.lead(until, now);
@@ -109,13 +109,13 @@ impl Keeper {
     /// Ends deciding and gives the lease back, so that the next one need not wait for it to run
     /// out.
     async fn leave(mut self) {
-        let led = self.state.leads(Instant::now()).is_some();
+        let led = self.state.leads(now()).is_some();
         self.leadership.end().await;
         self.metrics.leader.set(0);
         if !led {
             return;
         }
-        if self.shared.read().has_doubtful_binds(Instant::now()) {
+        if self.shared.read().has_doubtful_binds(now()) {
             tracing::warn!("a bind may still take effect: the lease is left to run out");
             return;
         }
@@ -149,6 +149,11 @@ impl Keeper {
             tracing::info!("{} answers again", self.store.name());
         }
     }
+}
+
+/// Tokio's clock, which is the machine's but for tests.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 fn past(call: &str) -> &str {

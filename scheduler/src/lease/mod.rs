@@ -5,7 +5,9 @@
 //! watches, and pass every call on to it.
 //!
 //! - The record is judged as client-go does: it counts for `leaseDurationSeconds` (10 s) from when
-//!   *this* replica last saw it change, by this replica's clock. Clocks are never compared.
+//!   *this* replica last saw it change, by this replica's clock. Clocks are never compared. Unlike
+//!   there it counts for no less than 10 s and no more than 2 minutes, whatever somebody wrote
+//!   there, and also where somebody deleted it.
 //! - The leader renews every 2 s and decides for 7 s after its last successful renewal began. So
 //!   it has ended at least 3 s before any other may begin, however long its calls hang.
 //! - Each write names the version that was read: of two that take the lease at once one wins.
@@ -19,7 +21,9 @@
 //!
 //! What remains: an API server that carries out a write more than 3 s after its client hung up
 //! could bind a pod whose card the next leader has promised by then. The device plugin's ledger is
-//! its own, and refuses the second of the two pods on the node.
+//! its own, and refuses the second of the two pods on the node. The same goes for somebody who
+//! empties the record under a leader, or deletes the lease just before a new replica starts: for
+//! up to 2 s, until the leader's next renewal meets it, two decide.
 
 mod decide;
 mod identity;
@@ -29,6 +33,8 @@ mod store;
 
 #[cfg(test)]
 mod keeper_tests;
+#[cfg(test)]
+mod testing;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -89,4 +95,31 @@ pub(crate) fn start(
     let tasks = &chassis.tasks;
     tasks.critical("lease", keeper.run(tasks.clone()));
     Ok(leadership)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::Args;
+
+    fn parse(flags: &[&str]) -> Result<Args, String> {
+        Args::try_parse_from([&["scheduler"], flags].concat()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn several_replicas_need_an_address() {
+        assert_eq!(parse(&[]).unwrap().lease.lease, None);
+        let args = parse(&["--lease=kube-system/one", "--advertise=fd00::7"]).unwrap();
+        assert_eq!(args.lease.lease.unwrap().to_string(), "kube-system/one");
+        assert_eq!(args.lease.pod_name, "lj-runtimekit-scheduler");
+        for (flags, named) in [
+            (&["--lease=kube-system/one"][..], "--advertise"),
+            (&["--lease=one", "--advertise=10.0.0.7"], "NAMESPACE/NAME"),
+            (&["--lease=a/b", "--advertise=here"], "--advertise"),
+        ] {
+            let error = parse(flags).unwrap_err();
+            assert!(error.contains(named), "{flags:?}: {error}");
+        }
+    }
 }

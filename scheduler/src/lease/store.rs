@@ -31,6 +31,9 @@ pub(super) enum StoreError {
     /// Somebody else wrote it after it was read.
     #[error("it was changed meanwhile")]
     Overtaken,
+    /// There is no such object, or no namespace for it.
+    #[error("it is not there")]
+    Missing,
     /// No good answer.
     #[error("{0}")]
     Call(String),
@@ -68,7 +71,11 @@ impl Store {
         } else {
             within(self.api.create(&params, &lease)).await
         };
-        self.last = Some(written?);
+        self.last = Some(match written {
+            // Deleted since.
+            Err(StoreError::Missing) if self.last.is_some() => return Err(StoreError::Overtaken),
+            written => written?,
+        });
         Ok(())
     }
 
@@ -102,6 +109,7 @@ async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result
     match tokio::time::timeout(WITHIN, call).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(StoreError::Overtaken),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(StoreError::Missing),
         Ok(Err(kube::Error::Api(status))) => Err(StoreError::Call(status.message)),
         Ok(Err(error)) => Err(StoreError::Call(one_line(&error))),
         Err(_elapsed) => Err(StoreError::Call(format!("no answer within {WITHIN:?}"))),
