@@ -25,6 +25,7 @@ use runtime_proto::client::{Allocation, ContainerEdits};
 
 use crate::{
     book::{self, PodEntry, RuntimeState},
+    checkpoint::Checkpoint,
     identity::{Answered, Consumer},
 };
 
@@ -131,6 +132,27 @@ impl Core {
     /// Kubelet was restarted: the call after the last preference will not come.
     pub fn forget_preference(&mut self) {
         self.preferred = None;
+    }
+
+    /// Kubelet writes its record once a container has everything. Killed before that it has
+    /// forgotten those devices and asks for them again: they are not answered for any more. The
+    /// cards stay the container's.
+    pub fn forget_unrecorded(&mut self, record: &Checkpoint) -> Vec<(PodRef, ContainerName)> {
+        let mut forgotten = Vec::new();
+        for (uid, entry) in &mut self.book {
+            let pod = record.pods.get(uid);
+            for (name, given) in &mut entry.containers {
+                let recorded = pod.and_then(|p| p.get(name.as_str()));
+                let before = given.devices.len();
+                let is_there =
+                    |resource: &String| recorded.is_some_and(|r| r.contains_key(resource));
+                given.devices.retain(|resource, _| is_there(resource));
+                if given.devices.len() < before {
+                    forgotten.push((entry.pod.clone(), name.clone()));
+                }
+            }
+        }
+        forgotten
     }
 
     /// The consumer of an Allocate that follows the preference for just these ids.
