@@ -49,6 +49,8 @@ pub struct Core {
     observed: u64,
     /// Pods that kubelet has rejected because of us.
     refused: VecDeque<PodUid>,
+    /// Pods that have ended, each with the ticket of that moment.
+    ended: VecDeque<(PodUid, u64)>,
     /// Plans of pods in admission that came without one.
     planned: VecDeque<(PodUid, Plan)>,
     /// Whom the last preference was for: the Allocate that follows carries these ids.
@@ -90,6 +92,7 @@ impl Core {
             ticket: 0,
             observed: 0,
             refused: VecDeque::new(),
+            ended: VecDeque::new(),
             planned: VecDeque::new(),
             preferred: None,
             in_flight: None,
@@ -172,6 +175,11 @@ impl Core {
         self.ledger.remove(uid);
         self.planned.retain(|(u, _)| u != uid);
         let entry = self.book.remove(uid)?;
+        self.ended.retain(|(u, _)| u != uid);
+        self.ended.push_back((uid.clone(), self.ticket));
+        if self.ended.len() > REMEMBERED {
+            self.ended.pop_front();
+        }
         for container in entry.containers.keys() {
             self.releases
                 .insert(book::allocation_id(uid, container), entry.pod.clone());
@@ -227,6 +235,13 @@ impl Core {
         for id in ids {
             self.releases.remove(id);
         }
+    }
+
+    /// Whether that pod has ended, and whether a look or a reading of that ticket may be from
+    /// before.
+    fn has_ended(&self, uid: &PodUid, ticket: u64) -> Option<bool> {
+        let ended = self.ended.iter().find(|(u, _)| u == uid);
+        ended.map(|(_, at)| ticket <= *at)
     }
 
     fn enter_truth(&mut self, uid: &PodUid) -> Option<Conflict> {
