@@ -84,6 +84,19 @@ impl Admission {
         self.fresh_kubelet.started();
     }
 
+    /// At the first call of another kubelet: what the one before it was given counts only where
+    /// that was written down. The look that follows takes in what this one shows.
+    fn note_restart(&self) {
+        if self.fresh_kubelet.calls_first()
+            && let Some(record) = self.sources.checkpoint()
+        {
+            let forgotten = self.core().forget_unrecorded(&record);
+            for (pod, container) in forgotten {
+                tracing::info!(%pod, %container, "kubelet was killed before it wrote down what it was given, and asks again");
+            }
+        }
+    }
+
     /// What a kubelet that has just started holds back of pods that have ended.
     fn note_stale(&self) {
         match self.fresh_kubelet.look() {
@@ -112,6 +125,7 @@ impl Admission {
         let _turn = self.turn.lock().await;
         let answer = async {
             self.wait_until_rebuilt().await?;
+            self.note_restart();
             let consumer = self.identify(resource, size).await?;
             self.note_stale();
             self.persist(&consumer, resource, |core, plan| {
@@ -134,6 +148,7 @@ impl Admission {
         let _turn = self.turn.lock().await;
         let answer: Result<(ContainerEdits, &str), Refusal> = async {
             self.wait_until_rebuilt().await?;
+            self.note_restart();
             let known = self.core().follows_preference(resource, ids);
             let consumer = if let Some(consumer) = known {
                 consumer

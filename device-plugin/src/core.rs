@@ -25,6 +25,7 @@ use runtime_proto::client::{Allocation, ContainerEdits};
 
 use crate::{
     book::{self, PodEntry, RuntimeState},
+    checkpoint::Checkpoint,
     identity::{Answered, Consumer},
 };
 
@@ -48,6 +49,8 @@ pub struct Core {
     observed: u64,
     /// Pods that kubelet has rejected because of us.
     refused: VecDeque<PodUid>,
+    /// Pods that have ended, each with the ticket of that moment.
+    ended: VecDeque<(PodUid, u64)>,
     /// Plans of pods in admission that came without one.
     planned: VecDeque<(PodUid, Plan)>,
     /// Whom the last preference was for: the Allocate that follows carries these ids.
@@ -89,6 +92,7 @@ impl Core {
             ticket: 0,
             observed: 0,
             refused: VecDeque::new(),
+            ended: VecDeque::new(),
             planned: VecDeque::new(),
             preferred: None,
             in_flight: None,
@@ -133,6 +137,27 @@ impl Core {
         self.preferred = None;
     }
 
+    /// Kubelet writes its record once a container has everything. Killed before that it has
+    /// forgotten those devices and asks for them again: they are not answered for any more. The
+    /// cards stay the container's.
+    pub fn forget_unrecorded(&mut self, record: &Checkpoint) -> Vec<(PodRef, ContainerName)> {
+        let mut forgotten = Vec::new();
+        for (uid, entry) in &mut self.book {
+            let pod = record.pods.get(uid);
+            for (name, given) in &mut entry.containers {
+                let recorded = pod.and_then(|p| p.get(name.as_str()));
+                let before = given.devices.len();
+                let is_there =
+                    |resource: &String| recorded.is_some_and(|r| r.contains_key(resource));
+                given.devices.retain(|resource, _| is_there(resource));
+                if given.devices.len() < before {
+                    forgotten.push((entry.pod.clone(), name.clone()));
+                }
+            }
+        }
+        forgotten
+    }
+
     /// The consumer of an Allocate that follows the preference for just these ids.
     pub fn follows_preference(
         &mut self,
@@ -150,6 +175,11 @@ impl Core {
         self.ledger.remove(uid);
         self.planned.retain(|(u, _)| u != uid);
         let entry = self.book.remove(uid)?;
+        self.ended.retain(|(u, _)| u != uid);
+        self.ended.push_back((uid.clone(), self.ticket));
+        if self.ended.len() > REMEMBERED {
+            self.ended.pop_front();
+        }
         for container in entry.containers.keys() {
             self.releases
                 .insert(book::allocation_id(uid, container), entry.pod.clone());
@@ -205,6 +235,13 @@ impl Core {
         for id in ids {
             self.releases.remove(id);
         }
+    }
+
+    /// Whether that pod has ended, and whether a look or a reading of that ticket may be from
+    /// before.
+    fn has_ended(&self, uid: &PodUid, ticket: u64) -> Option<bool> {
+        let ended = self.ended.iter().find(|(u, _)| u == uid);
+        ended.map(|(_, at)| ticket <= *at)
     }
 
     fn enter_truth(&mut self, uid: &PodUid) -> Option<Conflict> {

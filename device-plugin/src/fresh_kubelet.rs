@@ -28,6 +28,7 @@ pub struct FreshKubelet(Mutex<Option<Fresh>>);
 #[derive(Debug)]
 struct Fresh {
     since: Instant,
+    called: bool,
     read: bool,
 }
 
@@ -36,9 +37,17 @@ impl FreshKubelet {
     pub fn started(&self) {
         let fresh = Fresh {
             since: Instant::now(),
+            called: false,
             read: false,
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(fresh);
+    }
+
+    /// Whether this is the first call that comes from it. True once after each start.
+    pub fn calls_first(&self) -> bool {
+        let mut fresh = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kubelet = fresh.as_mut();
+        kubelet.is_some_and(|kubelet| !std::mem::replace(&mut kubelet.called, true))
     }
 
     /// Each of the two answers that ask for something comes once.
@@ -66,8 +75,11 @@ mod tests {
     async fn the_record_is_read_once_after_each_start_and_forgotten_once() {
         let kubelet = FreshKubelet::default();
         assert_eq!(kubelet.look(), Record::Settled);
+        assert!(!kubelet.calls_first());
         for _ in 0..2 {
             kubelet.started();
+            assert!(kubelet.calls_first());
+            assert!(!kubelet.calls_first());
             assert_eq!(kubelet.look(), Record::Read);
             assert_eq!(kubelet.look(), Record::Settled);
         }

@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE", default_value = "ppu-8x144")]
     profile: String,
 
-    /// Keeps the feature and the book over a restart; without it the book is lost
+    /// Keeps the feature, the book and replaced cards over a restart; without it they are lost
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 

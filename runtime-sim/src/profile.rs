@@ -8,7 +8,7 @@ use model::{
     name::{CardId, ProfileName},
     quantity::MemoryBytes,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The built-in profiles.
 const BUILT_IN: [(&str, &str); 7] = [
@@ -25,7 +25,7 @@ const BUILT_IN: [(&str, &str); 7] = [
 const MOST_CARDS: u32 = 256;
 
 /// One kind of server, as its file says.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Profile {
     /// The cards' family; also the first part of their ids.
@@ -74,7 +74,7 @@ pub struct Profile {
 }
 
 /// Links of one speed.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Links {
     /// Cards that are linked two by two.
@@ -88,7 +88,7 @@ pub struct Links {
 }
 
 /// One cut.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Partition {
     /// Such as `1g.18gb`.

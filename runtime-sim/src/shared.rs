@@ -104,6 +104,7 @@ impl Shared {
         let remembered = Remembered::new(
             feature.is_on(),
             feature.failure().map(ToOwned::to_owned),
+            inner.state.replaced().cloned(),
             inner.state.book().allocations(),
         );
         match store::write(file, &remembered) {

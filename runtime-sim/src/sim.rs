@@ -137,21 +137,27 @@ pub(crate) fn prepare(
         Some(file) => store::read(file)?,
         None => None,
     };
-    let (feature, allocations) = match remembered {
+    let (feature, replaced, allocations) = match remembered {
         Some(known) => (
             Feature::new(known.feature_on, known.feature_failure),
+            known.replaced,
             known.allocations,
         ),
-        None => (Feature::new(options.feature_on, None), Vec::new()),
+        None => (Feature::new(options.feature_on, None), None, Vec::new()),
     };
-    let inventory = options.profile.inventory().map_err(SimError::Profile)?;
+    let is_replaced = replaced.is_some();
+    let profile = replaced.unwrap_or(options.profile);
+    let inventory = profile.inventory().map_err(SimError::Profile)?;
     let mut state = State::new(
-        options.profile,
+        profile,
         &inventory,
         feature,
         options.switch_takes,
         options.seed,
     );
+    if is_replaced {
+        state.already_replaced();
+    }
     state.restore(allocations.into_iter().map(Allocation::from).collect());
     std::fs::create_dir_all(&options.folder).map_err(|why| SimError::Folder {
         folder: options.folder.clone(),

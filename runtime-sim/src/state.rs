@@ -34,6 +34,8 @@ pub enum Refused {
 #[derive(Debug, Clone)]
 pub struct State {
     profile: Profile,
+    /// Whether the profile came in place of the one at the start.
+    is_replaced: bool,
     cards: Vec<CardState>,
     feature: Feature,
     switch_takes: Duration,
@@ -80,6 +82,7 @@ impl State {
     ) -> Self {
         let mut state = Self {
             profile,
+            is_replaced: false,
             cards: fresh(inventory),
             feature,
             switch_takes,
@@ -201,6 +204,11 @@ impl State {
         &self.profile
     }
 
+    /// The hardware that took the place of that at the start, if any did.
+    pub fn replaced(&self) -> Option<&Profile> {
+        self.is_replaced.then_some(&self.profile)
+    }
+
     /// How it misbehaves.
     pub fn behaviour(&self) -> &Behaviour {
         &self.behaviour
@@ -214,6 +222,11 @@ impl State {
     /// What the measured values start from.
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// The cards have been replaced in an earlier run.
+    pub fn already_replaced(&mut self) {
+        self.is_replaced = true;
     }
 
     /// Enters what an earlier run had given.
@@ -245,7 +258,9 @@ impl State {
                 let inventory = profile.inventory()?;
                 self.cards = fresh(&inventory);
                 self.profile = (**profile).clone();
+                self.is_replaced = true;
                 self.generation += 1;
+                self.revision += 1;
                 self.count_cards();
             }
             // The connections' affair.

@@ -13,6 +13,8 @@ use model::{
 use runtime_proto::client::{Allocation, Consumer};
 use serde::{Deserialize, Serialize};
 
+use crate::profile::Profile;
+
 /// The format written here.
 const VERSION: u32 = 1;
 
@@ -26,6 +28,9 @@ pub struct Remembered {
     /// Why the last switch failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feature_failure: Option<String>,
+    /// The cards that took the place of those it was started with, if any did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<Profile>,
     /// The book.
     pub allocations: Vec<Entry>,
 }
@@ -68,12 +73,14 @@ impl Remembered {
     pub fn new<'a>(
         feature_on: bool,
         feature_failure: Option<String>,
+        replaced: Option<Profile>,
         allocations: impl Iterator<Item = &'a Allocation>,
     ) -> Self {
         Self {
             version: VERSION,
             feature_on,
             feature_failure,
+            replaced,
             allocations: allocations.map(Entry::from).collect(),
         }
     }
@@ -255,7 +262,9 @@ mod tests {
         let file = folder.path().join("state.json");
         assert_eq!(read(&file).unwrap(), None);
         let allocation = allocation();
-        let remembered = Remembered::new(true, Some("why".into()), [&allocation].into_iter());
+        let cards = Profile::built_in_called("ppu-8-cut").unwrap();
+        let why = Some("why".into());
+        let remembered = Remembered::new(true, why, Some(cards), [&allocation].into_iter());
         write(&file, &remembered).unwrap();
         write(&file, &remembered).unwrap();
         let back = read(&file).unwrap().unwrap();

@@ -19,7 +19,7 @@ use clap::Parser;
 use kit::Chassis;
 use model::{backoff::Backoff, plan::GrantMode};
 use runtime_proto::{Client, Sockets};
-use runtime_sim::Args;
+use runtime_sim::{Args, Fault, Profile, Sim};
 use scene::{WITHIN, allocation, cards_after_loss, next_cards_at_last, refusal, soon};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -161,4 +161,29 @@ async fn a_killed_simulator_comes_back_with_its_book_over_its_stale_sockets() {
     assert_eq!(client.allocate(&asked, WITHIN).await.unwrap(), edits);
     let clash = allocation("b", vec![("ppu-0", GrantMode::Whole)]);
     assert!(refusal(client.allocate(&clash, WITHIN).await).contains("ppu-0"));
+}
+
+#[tokio::test]
+async fn replaced_cards_outlast_a_restart_where_there_is_a_state_file() {
+    let folder = scene::folder();
+    let start = |run: &str| {
+        let mut options = scene::options(&folder.path().join(run), "ppu-8x144");
+        options.state = Some(folder.path().join("state.json"));
+        Sim::start(options).unwrap()
+    };
+    let shown = async |sim: &Sim| soon(scene::client(sim).book()).await.unwrap().0.inventory;
+    let [cut, whole] = ["ppu-8-cut", "ppu-8x144"].map(|p| Profile::built_in_called(p).unwrap());
+
+    let sim = start("first");
+    assert_eq!(shown(&sim).await, whole.inventory().unwrap());
+    let cards = cut.inventory().unwrap();
+    sim.fault(&Fault::ReplaceCards(Box::new(cut))).unwrap();
+    drop(sim);
+
+    let sim = start("second");
+    assert_eq!(shown(&sim).await, cards);
+    let cards = whole.inventory().unwrap();
+    sim.fault(&Fault::ReplaceCards(Box::new(whole))).unwrap();
+    drop(sim);
+    assert_eq!(shown(&start("third")).await, cards);
 }

@@ -1,6 +1,7 @@
 //! Many short pods of every kind while parts are killed at random.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     time::{Duration, Instant},
 };
@@ -29,6 +30,29 @@ const AT_ONCE: usize = 20;
 /// From the making of a pod to its end. It waits behind others, of a scheduler that backs off; less
 /// than the 5 minutes after which kube-scheduler tries one that it had forgotten.
 const ENDS_WITHIN: Duration = Duration::from_secs(150);
+/// Between the killing of a part and the last rejection for it: on a real cluster somebody has to
+/// start it again first.
+const FELT_FOR: Duration = Duration::from_secs(60);
+/// What kubelet says when it rejects a pod because a part is away, and the parts that explain it.
+/// Any other reason is a fault.
+const REASONS: [(&str, &[Victim]); 10] = [
+    ("no healthy devices present", PLUGIN_AWAY),
+    ("unregistered device", PLUGIN_AWAY),
+    ("has been stopped", PLUGIN_AWAY),
+    ("code = Unavailable", PLUGIN_AWAY),
+    // Of two spellings.
+    ("code = Cancel", PLUGIN_AWAY),
+    ("transport error", PLUGIN_AWAY),
+    // Kubelet takes the first pods after its start in before it knows who has ended.
+    ("but kubelet can give only", &[Victim::Kubelet]),
+    (
+        "requested number of devices unavailable",
+        &[Victim::Kubelet],
+    ),
+    ("no Runtime at", &[Victim::Runtime]),
+    ("the Runtime did not answer", &[Victim::Runtime]),
+];
+const PLUGIN_AWAY: &[Victim] = &[Victim::DevicePlugin, Victim::Kubelet];
 /// A fault of the books counts once two looks in a row show it.
 const LOOK_EVERY: Duration = Duration::from_millis(700);
 /// A look that takes longer is given up, like one at a part that is away.
@@ -77,17 +101,19 @@ async fn cards_can_be_cut(ground: &impl Ground) -> anyhow::Result<()> {
 async fn blow(ground: &impl Ground, pods: usize, seed: u64) -> anyhow::Result<()> {
     let (over, is_over) = watch::channel(false);
     let began = Instant::now();
+    let killed = Killed::default();
     let waves = async {
-        let outcome = pods_come_and_go(ground, pods, seed).await;
+        let outcome = pods_come_and_go(ground, pods, seed, &killed).await;
         over.send_replace(true);
         outcome
     };
-    let kills = kill_at_random(ground, seed, is_over.clone());
+    let kills = kill_at_random(ground, seed, &killed, is_over.clone());
     let looks = look_all_the_time(ground, is_over);
-    let (ended, killed, looked) = tokio::try_join!(waves, kills, looks)?;
+    let (ended, (), looked) = tokio::try_join!(waves, kills, looks)?;
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "storm: over after {seconds:.1} s: {ended:?}, {killed} parts killed, {looked} looks at all books"
+        "storm: over after {seconds:.1} s: {ended:?}, {} parts killed, {looked} looks at all books",
+        killed.0.borrow().len()
     );
     Ok(())
 }
@@ -123,6 +149,23 @@ async fn all_is_given_back(ground: &impl Ground) -> anyhow::Result<()> {
         .await
 }
 
+/// What was killed, and when it was started again.
+#[derive(Default)]
+struct Killed(RefCell<Vec<(Victim, Instant)>>);
+
+impl Killed {
+    /// Whether a part that was away explains these words of kubelet's.
+    fn explains(&self, words: &str) -> bool {
+        let killed = self.0.borrow();
+        let felt = killed.iter().filter(|(_, at)| at.elapsed() < FELT_FOR);
+        let mut felt = felt.map(|(victim, _)| victim);
+        felt.any(|victim| {
+            let mut reasons = REASONS.iter().filter(|(_, of)| of.contains(victim));
+            reasons.any(|(reason, _)| words.contains(reason))
+        })
+    }
+}
+
 /// How the pods ended.
 #[derive(Debug, Default)]
 struct Ended {
@@ -131,7 +174,12 @@ struct Ended {
     rejected: BTreeMap<String, usize>,
 }
 
-async fn pods_come_and_go(ground: &impl Ground, pods: usize, seed: u64) -> anyhow::Result<Ended> {
+async fn pods_come_and_go(
+    ground: &impl Ground,
+    pods: usize,
+    seed: u64,
+    killed: &Killed,
+) -> anyhow::Result<Ended> {
     let cluster = ground.cluster();
     let mut dice = Dice(seed);
     let mut ended = Ended::default();
@@ -156,8 +204,8 @@ async fn pods_come_and_go(ground: &impl Ground, pods: usize, seed: u64) -> anyho
                     let message = status.message.unwrap_or_default();
                     println!("storm: {name} failed: {message}");
                     ensure!(
-                        reason == "UnexpectedAdmissionError",
-                        "{name} failed for {reason:?}: {message}"
+                        reason == "UnexpectedAdmissionError" && killed.explains(&message),
+                        "{name} failed for {reason:?}, for which nothing was killed: {message}"
                     );
                     let words = message.chars().take(120).collect();
                     *ended.rejected.entry(words).or_default() += 1;
@@ -206,31 +254,33 @@ fn any_pod(name: &str, dice: &mut Dice) -> Workload {
     pod.runs_for(1 + u32::try_from(dice.below(3)).unwrap_or(0))
 }
 
-/// How many parts were killed.
 async fn kill_at_random(
     ground: &impl Ground,
     seed: u64,
+    killed: &Killed,
     mut over: watch::Receiver<bool>,
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<()> {
     let mut dice = Dice(seed ^ 0x9e37_79b9_7f4a_7c15);
     let began = Instant::now();
-    let mut killed = 0;
     loop {
         let pause = Duration::from_millis(2_000 + dice.below(5_000));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             done = over.wait_for(|over| *over) => {
                 done?;
-                return Ok(killed);
+                return Ok(());
             }
         }
         let victim = VICTIMS[dice.at(VICTIMS.len())];
         let at = began.elapsed().as_secs_f64();
+        killed.0.borrow_mut().push((victim, Instant::now()));
         ground.stop(victim, Signal::Kill).await?;
         ground.start(victim).await?;
         let back = began.elapsed().as_secs_f64();
         println!("storm: {victim:?} killed at {at:.1} s, started again at {back:.1} s");
-        killed += 1;
+        if let Some((_, at)) = killed.0.borrow_mut().last_mut() {
+            *at = Instant::now();
+        }
     }
 }
 

@@ -156,10 +156,8 @@ impl Books {
         for (pod, resource, id) in &parsed {
             cards.entry(&id.card).or_default().add(pod, resource, id);
             let ours = self.pods.iter().find(|(info, _)| info.pod == **pod);
-            let elsewhere = ours.is_some_and(|(_, plan)| {
-                let mut grants = plan.containers.iter().flat_map(|c| &c.grants);
-                grants.all(|grant| grant.card != id.card)
-            });
+            let elsewhere =
+                ours.is_some_and(|(_, plan)| cards_of(plan).all(|card| *card != id.card));
             if elsewhere {
                 faults.push(format!(
                     "{pod}: kubelet gave {}, the pod says otherwise",
@@ -170,6 +168,20 @@ impl Books {
         for (card, ids) in cards {
             if let Some(card) = self.ledger.inventory().get(card) {
                 faults.extend(ids.faults(card));
+            }
+        }
+        for allocation in &self.runtime {
+            let consumer = &allocation.consumer;
+            let mut ours = self
+                .pods
+                .iter()
+                .filter(|(info, _)| info.uid == consumer.uid);
+            let says = ours.find_map(|(_, plan)| plan.of(consumer.container.as_str()));
+            if says.is_some_and(|says| says != allocation.grants) {
+                faults.push(format!(
+                    "{}/{}: the Runtime granted {:?}, the pod says {says:?}",
+                    consumer.pod, consumer.container, allocation.grants
+                ));
             }
         }
         faults.sort();
@@ -228,7 +240,12 @@ impl Books {
             }
         };
         if let Err(conflict) = self.ledger.hold(&info.uid, peak(request, &plan)) {
-            let fault = format!("pod {name} goes beyond a card: {conflict}");
+            let on = |plan: &Plan| cards_of(plan).cloned().collect::<BTreeSet<CardId>>();
+            let own = on(&plan);
+            let others = self.pods.iter().filter(|(_, p)| !on(p).is_disjoint(&own));
+            let others: Vec<&PodRef> = others.map(|(other, _)| &other.pod).collect();
+            let fault =
+                format!("pod {name} goes beyond a card: {conflict}, with {others:?} on its cards");
             self.beyond.push(fault.clone());
             self.faults.push(fault);
         }
@@ -298,6 +315,11 @@ impl Books {
             }
         }
     }
+}
+
+fn cards_of(plan: &Plan) -> impl Iterator<Item = &CardId> {
+    let grants = plan.containers.iter().flat_map(|c| &c.grants);
+    grants.map(|grant| &grant.card)
 }
 
 /// Waits until the books of the node agree.

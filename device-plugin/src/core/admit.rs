@@ -154,6 +154,7 @@ impl Core {
             })?;
         self.book.insert(consumer.uid.clone(), entry);
         self.refused.retain(|u| *u != consumer.uid);
+        self.ended.retain(|(u, _)| *u != consumer.uid);
         if let (Some(edits), false) = (answer, differs) {
             return Ok(Step::Answer(edits));
         }

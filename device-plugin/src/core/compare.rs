@@ -50,7 +50,8 @@ impl Core {
                 });
                 continue;
             }
-            if self.releases.contains_key(&id) {
+            let is_from_before = self.has_ended(&consumer.uid, ticket) == Some(true);
+            if self.releases.contains_key(&id) || is_from_before {
                 continue;
             }
             let known = self

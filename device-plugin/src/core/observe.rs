@@ -69,6 +69,13 @@ impl Core {
             }
         }
         for view in look.pods.iter().filter(|v| v.is_live() && v.asks()) {
+            if self.has_ended(&view.uid, look.ticket) == Some(true) {
+                continue;
+            }
+            let shown = devices.get(&view.uid).map(|d| &d.containers);
+            if shown.is_some_and(|all| all.iter().any(|c| !c.devices.is_empty())) {
+                self.ended.retain(|(uid, _)| *uid != view.uid);
+            }
             let recorded = checkpoint.and_then(|c| c.pods.get(&view.uid));
             self.adopt(
                 view,
@@ -270,6 +277,10 @@ impl Core {
         let Ok(request) = &view.request else {
             return;
         };
+        // Its object and what is written on it are still there for a while.
+        if self.has_ended(&view.uid, look.ticket).is_some() {
+            return;
+        }
         let entry = self.book.get(&view.uid);
         let known = |c: &ContainerRequest, changed: &[(ContainerName, Given)]| {
             changed.iter().any(|(name, _)| *name == c.name)
@@ -343,3 +354,7 @@ fn only_init(request: &model::request::PodRequest) -> bool {
         .filter(|c| !c.amounts.is_empty())
         .all(|c| c.role == Role::Init)
 }
+
+#[cfg(test)]
+#[path = "observe_tests.rs"]
+mod tests;

@@ -273,6 +273,36 @@ async fn a_restarted_kubelet_has_everything_again_and_running_pods_are_untouched
     stage.end(plugin).await;
 }
 
+/// Kubelet writes its record once a container has everything: one that is killed before that has
+/// forgotten what the plugin answered, and calls again for the same pod.
+#[tokio::test]
+async fn a_kubelet_killed_before_it_wrote_its_record_is_answered_again() {
+    let stage = Stage::new().await;
+    let sim = stage.runtime();
+    let kubelet = stage.world.start_kubelet();
+    let plugin = stage.plugin().await;
+    stage.ready(&plugin).await;
+    let asks = pod("cut-off", &[(CORE, 40), (MEMORY, 20)], None);
+    stage.world.admit(asks.clone()).await.unwrap();
+    let before = granted(&sim);
+    drop(kubelet);
+    let nothing = std::collections::BTreeMap::new();
+    stage.world.edit("cut-off", |pod| pod["status"] = json!({}));
+    stage.world.lock().given.insert("cut-off".into(), nothing);
+    let _kubelet = stage.world.start_kubelet();
+    let record = stage.world.plugins().join("kubelet_internal_checkpoint");
+    let empty = r#"{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}"#;
+    std::fs::write(record, empty).unwrap();
+    until("lists are back", || {
+        stage.healthy(CORE) == 800 && stage.healthy(MEMORY) == 1152
+    })
+    .await;
+    stage.world.delete("cut-off");
+    stage.world.admit(asks).await.unwrap();
+    assert_eq!(granted(&sim), before);
+    stage.end(plugin).await;
+}
+
 #[tokio::test]
 async fn a_pod_that_ended_while_the_plugin_was_down_is_released_and_the_others_stay() {
     let stage = Stage::new().await;

@@ -33,6 +33,9 @@ pub(super) async fn admit(state: &State, pod: &Local) -> Result<(), String> {
                 return Err(format!("Allocate failed due to {why}, which is unexpected"));
             }
         }
+        // Kubelet's record is written once a container has everything, not call by call: one that
+        // is killed in between starts again from nothing.
+        state.save();
         state.lock().devices.container_done(
             pod.uid(),
             &container.name,
@@ -98,7 +101,6 @@ async fn give(
         .lock()
         .devices
         .give(pod.uid(), &container.name, resource, Given { ids, answer });
-    state.save();
     Ok(())
 }
 
