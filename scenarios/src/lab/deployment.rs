@@ -105,9 +105,8 @@ pub async fn upgrade_and_rollback(lab: &Lab) -> anyhow::Result<()> {
                     &[&component, &format!("--version={version}")],
                 )
                 .await?;
-                // Those of the former version may still be ending.
                 lab.rolled_out(app).await?;
-                for pod in lab.component(app).await? {
+                for pod in lab.present(app).await? {
                     let spec = pod.spec.unwrap_or_default();
                     let images: Vec<_> = spec
                         .containers

@@ -6,9 +6,9 @@ use anyhow::{Context, ensure};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::{Api, api::ListParams};
 use serde_json::Value;
-use testbed::stage::get;
+use testbed::stage::{Deadline, get, until};
 
-use super::{Lab, NAMESPACE};
+use super::{Lab, NAMESPACE, SOON};
 use crate::ground::Ground;
 
 /// `verb group/resource/subresource`
@@ -34,8 +34,15 @@ pub async fn rights(lab: &Lab) -> anyhow::Result<()> {
     // The exporter asks when it is scraped, and the API server only where kubelet's read-only port
     // is closed, as on the second node.
     lab.switch_on(2).await?;
-    lab.rolled_out("lj-runtimekit-exporter").await?;
-    get("http://10.77.0.12:9501/metrics").await?;
+    until(
+        "the exporter to answer",
+        Deadline::seconds(SOON),
+        || async {
+            let answer = get("http://10.77.0.12:9501/metrics").await;
+            answer.map(drop).map_err(|e| format!("{e:#}"))
+        },
+    )
+    .await?;
     lab.cluster().label_node("node-2", false).await?;
     let log = std::fs::read_to_string(lab.folder().join("logs/audit.log"))?;
     let mut used: BTreeMap<String, BTreeSet<Right>> = BTreeMap::new();

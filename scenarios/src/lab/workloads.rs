@@ -61,6 +61,14 @@ impl Lab {
             && self.has_pods(app, wanted).await?)
     }
 
+    /// Its pods that neither have ended nor are about to: while a rollout ends some of the former
+    /// template are still listed.
+    pub(super) async fn present(&self, app: &str) -> anyhow::Result<Vec<Pod>> {
+        let mut pods = self.component(app).await?;
+        pods.retain(|pod| !has_ended(pod) && !is_leaving(pod));
+        Ok(pods)
+    }
+
     /// Whether there are so many, all ready. A workload's status may be of a moment before a pod
     /// was deleted.
     async fn has_pods(&self, app: &str, wanted: i32) -> anyhow::Result<bool> {
