@@ -32,7 +32,7 @@ const AT_ONCE: usize = 20;
 const ENDS_WITHIN: Duration = Duration::from_secs(150);
 /// Between the killing of a part and the last rejection for it: on a real cluster somebody has to
 /// start it again first.
-const FELT_FOR: Duration = Duration::from_secs(60);
+const FELT_FOR: Duration = Duration::from_mins(1);
 /// What kubelet says when it rejects a pod because a part is away, and the parts that explain it.
 /// Any other reason is a fault.
 const REASONS: [(&str, &[Victim]); 10] = [
