@@ -67,15 +67,18 @@ pub struct PlacementSetting {
     pub nodes: Policy,
 }
 
-/// Fill up, or spread out.
+/// Fill up, spread out, or keep together what is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// The fullest that fits, so that whole cards stay free.
     #[default]
     Binpack,
     /// The emptiest.
     Spread,
+    /// The one where the fewest links between free cards are broken and the cards that a pod
+    /// gets hang together best; among equals the fullest.
+    LinkAware,
 }
 
 impl Default for Settings {

@@ -202,7 +202,7 @@ pub(super) fn score(
     let touched = touched.checked_div(count).unwrap_or(node);
     let filled = node.midpoint(touched);
     let wanted = match nodes {
-        Policy::Binpack => filled,
+        Policy::Binpack | Policy::LinkAware => filled,
         Policy::Spread => 1000_u64.saturating_sub(filled),
     };
     let points = if wholes.len() > 1 {
