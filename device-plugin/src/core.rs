@@ -8,6 +8,7 @@ mod admit;
 mod compare;
 mod elsewhere;
 mod observe;
+mod reused;
 
 use std::{
     collections::{BTreeMap, VecDeque},

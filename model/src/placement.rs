@@ -11,9 +11,9 @@ mod trial;
 mod whole;
 
 use crate::{
-    card::Cut,
+    card::{Cut, Inventory},
     ledger::Ledger,
-    name::ResourceName,
+    name::{CardId, ResourceName},
     plan::Plan,
     quantity::{CorePercent, MemoryBytes},
     request::PodRequest,
@@ -134,6 +134,31 @@ pub fn place(
     cards: Policy,
 ) -> Result<Plan, NoFit> {
     Trial::new(request, settings).place(ledger, cards)
+}
+
+/// So many whole cards of one node that hang together best: those of `fixed` and the others from
+/// `free`. None where there are not enough, or one is not on the node.
+pub fn together(
+    inventory: &Inventory,
+    fixed: &[CardId],
+    free: &[CardId],
+    count: usize,
+    cards: Policy,
+) -> Option<Vec<CardId>> {
+    let positions = |ids: &[CardId]| -> Option<Vec<usize>> {
+        ids.iter().map(|id| inventory.position(id)).collect()
+    };
+    let chosen = whole::choose(
+        inventory,
+        &positions(fixed)?,
+        &positions(free)?,
+        count,
+        cards,
+    )?;
+    let chosen = chosen
+        .into_iter()
+        .filter_map(|at| inventory.cards().get(at));
+    Some(chosen.map(|card| card.id.clone()).collect())
 }
 
 /// How good this node is for the pod, 0 to 10, after `plan`.

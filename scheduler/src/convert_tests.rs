@@ -258,7 +258,10 @@ fn a_pod_may_say_how_it_is_to_be_placed_and_nonsense_is_refused_by_name() {
         (placement.cards, placement.nodes)
     };
     assert_eq!(placed("spread"), (Policy::Spread, Policy::Spread));
-    assert_eq!(placed("nodes=links"), (Policy::Binpack, Policy::Links));
+    assert_eq!(
+        placed("nodes=link-aware"),
+        (Policy::Binpack, Policy::LinkAware)
+    );
     let why = wanted("tight").unwrap_err().to_string();
     assert!(
         why.starts_with("annotation lj-runtimekit/placement: \"tight\" is no placement"),

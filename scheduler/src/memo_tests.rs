@@ -139,7 +139,7 @@ fn requests() -> Vec<PodRequest> {
     let memory = ["1", "20", "30"].map(|memory| request(&[(MEMORY, memory)]));
     let mut all: Vec<_> = whole.into_iter().chain(core).chain(memory).collect();
     // The same amount, to be placed in another way.
-    for (at, policy) in [(1, Policy::Links), (4, Policy::Spread)] {
+    for (at, policy) in [(1, Policy::LinkAware), (4, Policy::Spread)] {
         let mut other = all[at].clone();
         (other.placement.cards, other.placement.nodes) = (policy, policy);
         all.push(other);

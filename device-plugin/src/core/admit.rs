@@ -1,6 +1,6 @@
 //! Kubelet's two calls for a pod in admission.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 use model::{
     annotation,
@@ -15,12 +15,12 @@ use model::{
 };
 use runtime_proto::client::ContainerEdits;
 
-use super::{Assertion, Core, Preferred, REMEMBERED};
+use super::{Assertion, Core, Preferred, REMEMBERED, reused::Reused};
 use crate::{
     book::{self, Given, PodEntry, RuntimeState},
     grants::{self, BadDevices},
     identity::Consumer,
-    prefer::{self, NotOffered, parts},
+    prefer::{self, NotOffered},
     refusal::Refusal,
 };
 
@@ -56,7 +56,7 @@ impl Core {
         let setting = self.setting(resource)?;
         let (asked, count) = asked(consumer, resource)?;
         self.forget_stale_if_offered(resource, available);
-        let grants = self.wish(consumer, &asked, &setting, must_include, plan)?;
+        let grants = self.wish(consumer, &asked, &setting, available, must_include, plan)?;
         let kind = DeviceKind::of(setting.gives);
         let choose = |grants: &[Grant]| {
             let wanted = grants::wanted(grants, &setting, count, self.ledger.inventory());
@@ -232,6 +232,7 @@ impl Core {
         consumer: &Consumer,
         asked: &ContainerRequest,
         setting: &ResourceSetting,
+        available: &[String],
         must_include: &[String],
         plan: Planned,
     ) -> Result<Vec<Grant>, Refusal> {
@@ -262,7 +263,12 @@ impl Core {
                 asked: asked_cards,
             });
         }
-        let cards = reused_first(planned, setting, must_include, asked_cards);
+        let reused = Reused {
+            setting,
+            available,
+            must_include,
+        };
+        let cards = self.with_reused(consumer, asked, planned, &reused);
         let grants = grants::of_cards(
             asked,
             setting,
@@ -383,30 +389,4 @@ fn asked(consumer: &Consumer, resource: &ResourceName) -> Result<(ContainerReque
             container: consumer.container.clone(),
             why: BadDevices::AsksNothing,
         })
-}
-
-/// The planned cards, those first whose devices kubelet hands on from an init container: it
-/// does so whatever is preferred.
-fn reused_first(
-    planned: &[Grant],
-    setting: &ResourceSetting,
-    must_include: &[String],
-    count: usize,
-) -> BTreeMap<CardId, u64> {
-    let kind = DeviceKind::of(setting.gives);
-    let mut cards: Vec<CardId> = must_include
-        .iter()
-        .filter_map(|id| CardId::new(parts(id, kind)?.card).ok())
-        .collect();
-    cards.sort_unstable();
-    cards.dedup();
-    for grant in planned {
-        if cards.len() >= count {
-            break;
-        }
-        if !cards.contains(&grant.card) {
-            cards.push(grant.card.clone());
-        }
-    }
-    cards.into_iter().map(|card| (card, 1)).collect()
 }

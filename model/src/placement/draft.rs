@@ -202,11 +202,11 @@ pub(super) fn score(
     let touched = touched.checked_div(count).unwrap_or(node);
     let filled = node.midpoint(touched);
     let wanted = match nodes {
-        Policy::Binpack | Policy::Links => filled,
+        Policy::Binpack | Policy::LinkAware => filled,
         Policy::Spread => 1000_u64.saturating_sub(filled),
     };
     let points = if wholes.len() > 1 {
-        let links = if nodes == Policy::Links { 4 } else { 2 };
+        let links = if nodes == Policy::LinkAware { 4 } else { 2 };
         let locality = u64::from(whole::locality(ledger.inventory(), wholes));
         (wanted * (5 - links) + locality * links) / 5
     } else {

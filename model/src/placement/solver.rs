@@ -204,14 +204,9 @@ impl<'s, 'a> Solver<'s, 'a> {
             .map(|(card, _)| card)
             .collect();
         let inventory = self.ledger.inventory();
-        let mut chosen = whole::choose(inventory, &fixed, &free, wanted).ok_or_else(|| {
-            Some(why_no_whole(
-                self.ledger,
-                need,
-                count,
-                fixed.len() + free.len(),
-            ))
-        })?;
+        let chosen = whole::choose(inventory, &fixed, &free, wanted, Policy::Binpack);
+        let has = fixed.len() + free.len();
+        let mut chosen = chosen.ok_or_else(|| Some(why_no_whole(self.ledger, need, count, has)))?;
         if let Some((memory, amount)) = memory.zip(beside)
             && self.units_of(&chosen) < amount.count
         {

@@ -318,9 +318,13 @@ fn scores_follow_the_policy_the_use_and_the_links() {
     let gained =
         |nodes| i16::from(score(&pair, &linked, nodes)) - i16::from(score(&pair, &near, nodes));
     assert!(gained(Policy::Binpack) <= 0, "{}", gained(Policy::Binpack));
-    assert!(gained(Policy::Links) >= 4, "{}", gained(Policy::Links));
+    assert!(
+        gained(Policy::LinkAware) >= 4,
+        "{}",
+        gained(Policy::LinkAware)
+    );
     assert_eq!(
-        score(&half, &begun, Policy::Links),
+        score(&half, &begun, Policy::LinkAware),
         score(&half, &begun, Policy::Binpack)
     );
     assert_eq!(

@@ -356,7 +356,7 @@ pub(super) fn rank(cards: Policy, room: &Room, draft: &Draft) -> (u32, u32) {
     let in_use = room.mode != CardMode::Free || !draft.is_untouched();
     let fullness = u32::from(draft.used(room)) * 2 + u32::from(in_use);
     match cards {
-        Policy::Binpack | Policy::Links => (u32::MAX - fullness, 0),
+        Policy::Binpack | Policy::LinkAware => (u32::MAX - fullness, 0),
         Policy::Spread => (fullness, room.pods),
     }
 }

@@ -6,10 +6,20 @@
 //! On a larger one the set is grown card by card from every start, and shrunk card by card from
 //! all: one or the other gives as good links for the shapes that machines have, and takes
 //! microseconds where trying all sets takes seconds.
+//!
+//! Where cards are to be spread, of sets with equal links the one in the emptiest part of the
+//! node goes first. Servers of Kunlunxin cards have rules of their own: see [`wings`].
+
+mod wings;
 
 use std::cmp::Reverse;
 
-use crate::card::{Card, Inventory};
+use crate::{
+    card::{Card, Inventory},
+    settings::Policy,
+};
+
+use wings::Wings;
 
 /// The largest number of cards whose closeness is looked at; no node has more. Of a longer list
 /// the first ones are taken.
@@ -40,6 +50,10 @@ fn one_numa(a: &Card, b: &Card) -> bool {
 
 /// How well these cards hang together, of 1000: all linked is 1000, none on one NUMA node 0.
 pub(super) fn locality(inventory: &Inventory, chosen: &[usize]) -> u32 {
+    let wings = Wings::of(inventory);
+    let linked = |a: usize, b: usize| {
+        inventory.link(a, b) > 0 || wings.as_ref().is_some_and(|wings| wings.linked(a, b))
+    };
     let mut sum = 0_u32;
     let mut pairs = 0_u32;
     for (at, a) in chosen.iter().enumerate() {
@@ -50,7 +64,7 @@ pub(super) fn locality(inventory: &Inventory, chosen: &[usize]) -> u32 {
             };
             pairs += 1;
             sum += match () {
-                () if inventory.link(*a, *b) > 0 => 1000,
+                () if linked(*a, *b) => 1000,
                 () if one_switch(one, other) => 700,
                 () if one_numa(one, other) => 400,
                 () => 0,
@@ -67,6 +81,7 @@ pub(super) fn choose(
     fixed: &[usize],
     free: &[usize],
     count: usize,
+    policy: Policy,
 ) -> Option<Vec<usize>> {
     let more = count.checked_sub(fixed.len())?;
     if free.len() < more {
@@ -75,8 +90,10 @@ pub(super) fn choose(
     let all = fixed.len() + free.len();
     let mut chosen = if more == 0 || more == free.len() || all > MOST_CARDS {
         fixed.iter().chain(free).copied().take(count).collect()
+    } else if let Some(wings) = Wings::of(inventory) {
+        wings.choose(fixed, free, count, policy)?
     } else {
-        Field::new(inventory, fixed, free).best(count)
+        Field::new(inventory, fixed, free, policy).best(count)
     };
     chosen.sort_unstable();
     Some(chosen)
@@ -90,6 +107,8 @@ struct Field {
     close: Vec<u64>,
     /// Sum of each row: what the others lose when this card goes.
     degree: Vec<u64>,
+    /// Whether the others are rather to lose much: it is the emptiest part of the node then.
+    spread: bool,
 }
 
 /// One set of cards of a field; cards are named by their place in it.
@@ -121,13 +140,13 @@ impl Set {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Ranked {
     within: u64,
-    /// Closeness to the cards left behind: each pair within counts in two degrees.
-    broken: Reverse<u64>,
+    /// By the closeness to the cards left behind.
+    around: u64,
     positions: Reverse<Vec<usize>>,
 }
 
 impl Field {
-    fn new(inventory: &Inventory, fixed: &[usize], free: &[usize]) -> Self {
+    fn new(inventory: &Inventory, fixed: &[usize], free: &[usize], policy: Policy) -> Self {
         let cards: Vec<usize> = fixed.iter().chain(free).copied().collect();
         let mut close = Vec::with_capacity(cards.len() * cards.len());
         let mut degree = Vec::with_capacity(cards.len());
@@ -149,12 +168,22 @@ impl Field {
             fixed: fixed.len(),
             close,
             degree,
+            spread: policy == Policy::Spread,
         }
     }
 
     fn row(&self, at: usize) -> &[u64] {
         let width = self.cards.len();
         self.close.get(at * width..(at + 1) * width).unwrap_or(&[])
+    }
+
+    /// Greater is better.
+    fn around(&self, broken: u64) -> u64 {
+        if self.spread {
+            broken
+        } else {
+            u64::MAX - broken
+        }
     }
 
     fn degree(&self, at: usize) -> u64 {
@@ -182,13 +211,14 @@ impl Field {
         positions.sort_unstable();
         Ranked {
             within: set.within,
-            broken: Reverse(set.degrees.saturating_sub(2 * set.within)),
+            // Each pair within counts in two degrees.
+            around: self.around(set.degrees.saturating_sub(2 * set.within)),
             positions: Reverse(positions),
         }
     }
 
     /// From the fixed cards, or from `start` where there are none, always the card that is
-    /// closest to those taken; among equals the one that leaves least behind, then the first.
+    /// closest to those taken; among equals as the policy has it, then the first.
     fn grow(&self, start: usize, count: usize) -> Set {
         let mut set = Set::none(self.cards.len());
         if self.fixed > 0 {
@@ -224,7 +254,9 @@ impl Field {
             .zip(&set.taken)
             .enumerate();
         all.filter(|(_, (_, taken))| !**taken)
-            .min_by_key(|(_, ((gain, degree), _))| (Reverse(**gain), **degree))
+            .min_by_key(|(_, ((gain, degree), _))| {
+                (Reverse(**gain), Reverse(self.around(**degree)))
+            })
             .map(|(at, _)| at)
     }
 

@@ -13,9 +13,9 @@ pub struct PlacementSetting {
     pub nodes: Policy,
 }
 
-/// Fill up, spread out, or look at the links.
+/// Fill up, spread out, or keep together what is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// The fullest that fits, so that whole cards stay free.
     #[default]
@@ -24,13 +24,13 @@ pub enum Policy {
     Spread,
     /// For several whole cards the node where they hang together best, however full it is;
     /// otherwise like [`Policy::Binpack`].
-    Links,
+    LinkAware,
 }
 
 /// A pod's wish that has no meaning.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no placement: write binpack, spread or links, or one for each, such as \
+    "{0:?} is no placement: write binpack, spread or link-aware, or one for each, such as \
      cards=spread,nodes=binpack"
 )]
 pub struct BadPlacement(String);
@@ -40,7 +40,7 @@ const MOST_SHOWN: usize = 80;
 
 impl PlacementSetting {
     /// As a pod's annotation has it: one policy for cards and nodes (`spread`), or by name
-    /// (`cards=spread,nodes=links`). What it does not name stays as it is here.
+    /// (`cards=spread,nodes=link-aware`). What it does not name stays as it is here.
     pub fn with(self, text: &str) -> Result<Self, BadPlacement> {
         let bad = || BadPlacement(text.chars().take(MOST_SHOWN).collect());
         if let Some(both) = Policy::named(text.trim()) {
@@ -74,7 +74,7 @@ impl Policy {
         match name {
             "binpack" => Some(Self::Binpack),
             "spread" => Some(Self::Spread),
-            "links" => Some(Self::Links),
+            "link-aware" => Some(Self::LinkAware),
             _ => None,
         }
     }
@@ -86,17 +86,20 @@ mod tests {
 
     #[test]
     fn a_pod_asks_for_one_policy_or_for_each() {
-        use Policy::{Binpack, Links, Spread};
+        use Policy::{Binpack, LinkAware, Spread};
         let usual = PlacementSetting {
             cards: Binpack,
             nodes: Spread,
         };
         let read = |text| usual.with(text).map(|p| (p.cards, p.nodes)).ok();
-        assert_eq!(read("links"), Some((Links, Links)));
+        assert_eq!(read("link-aware"), Some((LinkAware, LinkAware)));
         assert_eq!(read(" spread "), Some((Spread, Spread)));
-        assert_eq!(read("cards=spread, nodes = links"), Some((Spread, Links)));
+        assert_eq!(
+            read("cards=spread, nodes = link-aware"),
+            Some((Spread, LinkAware))
+        );
         assert_eq!(read("nodes=binpack"), Some((Binpack, Binpack)));
-        assert_eq!(read("cards=links"), Some((Links, Spread)));
+        assert_eq!(read("cards=link-aware"), Some((LinkAware, Spread)));
         let bad = [
             "",
             "Spread",
@@ -107,7 +110,7 @@ mod tests {
             "pods=spread",
             "cards=spread,cards=binpack",
             "cards=spread,",
-            "spread,nodes=links",
+            "spread,nodes=link-aware",
         ];
         for text in bad {
             let error = usual.with(text).unwrap_err().to_string();
@@ -122,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_names_are_those_of_the_file() {
-        for policy in [Policy::Binpack, Policy::Spread, Policy::Links] {
+        for policy in [Policy::Binpack, Policy::Spread, Policy::LinkAware] {
             let name = serde_json::to_value(policy).unwrap();
             assert_eq!(Policy::named(name.as_str().unwrap()), Some(policy));
         }
