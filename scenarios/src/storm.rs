@@ -32,7 +32,7 @@ const AT_ONCE: usize = 20;
 const ENDS_WITHIN: Duration = Duration::from_secs(150);
 /// Between the killing of a part and the last rejection for it: on a real cluster somebody has to
 /// start it again first.
-const FELT_FOR: Duration = Duration::from_secs(60);
+const FELT_FOR: Duration = Duration::from_mins(1);
 /// What kubelet says when it rejects a pod because a part is away, and the parts that explain it.
 /// Any other reason is a fault.
 const REASONS: [(&str, &[Victim]); 10] = [
@@ -58,7 +58,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(700);
 /// A look that takes longer is given up, like one at a part that is away.
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
 /// The longest that a node's books may stay closed.
-const CLOSED_FOR: Duration = Duration::from_secs(60);
+const CLOSED_FOR: Duration = Duration::from_mins(1);
 
 /// So many pods of random shares, whole cards, slices and partitions over all nodes, whose cards
 /// can be cut. Meanwhile parts are killed at random, and all books are looked at again and again:
