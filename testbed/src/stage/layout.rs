@@ -3,7 +3,7 @@
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU8, Ordering},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use anyhow::Context;
@@ -41,22 +41,50 @@ pub struct Layout {
     /// As given.
     pub options: Options,
     base: [u8; 3],
-    first: u8,
+    number: Arc<Number>,
 }
 
-/// Stages of one process, each with 16 addresses.
-static NEXT: AtomicU8 = AtomicU8::new(0);
+/// Stages that one process can have at once, each with 16 addresses.
+const MOST_STAGES: u8 = 15;
+
+/// Which numbers are taken, and which one was taken last.
+static NUMBERS: Mutex<(u16, u8)> = Mutex::new((0, MOST_STAGES - 1));
+
+/// The number of a stage among those of its process. Free again once the stage is gone: a slow one
+/// must not share its addresses and its folder with one that starts much later.
+#[derive(Debug)]
+struct Number(u8);
+
+impl Number {
+    /// A free one; of several the one that was given back longest ago, or nearly so.
+    fn take() -> Option<Self> {
+        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let (taken, last) = &mut *numbers;
+        let mut after = (1..=MOST_STAGES).map(|more| (*last + more) % MOST_STAGES);
+        let number = after.find(|number| *taken & 1 << number == 0)?;
+        *taken |= 1 << number;
+        *last = number;
+        Some(Self(number))
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).0 &= !(1 << self.0);
+    }
+}
 
 impl Layout {
     /// Makes the folders and picks the addresses: 127.x.y.z, from the process id, so that stages
     /// of processes that run side by side do not meet.
     pub(super) fn new(options: Options) -> anyhow::Result<Self> {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed) % 15;
+        let number = Number::take();
+        let number = number.with_context(|| format!("{MOST_STAGES} stages are up already"))?;
         let [.., high, low] = std::process::id().to_be_bytes();
         let folder = match &options.folder {
             Some(folder) => folder.clone(),
             // Short: a unix socket's path has at most 107 characters.
-            None => std::env::temp_dir().join(format!("lj-{}-{number}", std::process::id())),
+            None => std::env::temp_dir().join(format!("lj-{}-{}", std::process::id(), number.0)),
         };
         for part in ["logs", "config"] {
             let path = folder.join(part);
@@ -78,7 +106,7 @@ impl Layout {
                 .map_or_else(beside_this_executable, Ok)?,
             folder,
             base: [127, 64 + high % 128, low],
-            first: number * 16,
+            number: Arc::new(number),
             options,
         };
         if let Some(text) = &layout.options.settings {
@@ -190,7 +218,7 @@ impl Layout {
 
     fn address(&self, last: u8) -> Ipv4Addr {
         let [a, b, c] = self.base;
-        Ipv4Addr::new(a, b, c, self.first.saturating_add(last))
+        Ipv4Addr::new(a, b, c, (self.number.0 * 16).saturating_add(last))
     }
 }
 
@@ -204,4 +232,22 @@ fn beside_this_executable() -> anyhow::Result<PathBuf> {
         folder
     };
     Ok(folder.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_at_once_have_different_numbers_and_one_given_back_is_not_taken_next() {
+        let numbers: Vec<Number> = (0..5).filter_map(|_| Number::take()).collect();
+        let mut different: Vec<u8> = numbers.iter().map(|n| n.0).collect();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(different.len(), 5);
+        assert!(different.iter().all(|number| *number < MOST_STAGES));
+        drop(numbers);
+        let next = Number::take().unwrap().0;
+        assert!(!different.contains(&next), "{next} of {different:?}");
+    }
 }
