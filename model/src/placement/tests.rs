@@ -252,7 +252,7 @@ fn a_name_limits_the_models_of_card() {
         };
         let request = PodRequest::read([container], &settings).unwrap();
         let trial = Trial::new(&request, &settings);
-        let placed = place(&request, &ledger, &settings);
+        let placed = place(&request, &ledger, &settings, Policy::Binpack);
         assert_eq!(trial.fits(&ledger).is_ok(), placed.is_ok());
         assert_eq!(trial.could_fit(&ledger), placed.is_ok());
         let grants = placed
@@ -285,7 +285,9 @@ fn a_name_limits_the_models_of_card() {
         };
         PodRequest::read([container], &settings).unwrap()
     };
-    let why = place(&request, &other, &settings).unwrap_err().to_string();
+    let why = place(&request, &other, &settings, Policy::Binpack)
+        .unwrap_err()
+        .to_string();
     assert_eq!(why, "no card here serves a.com/small");
 }
 

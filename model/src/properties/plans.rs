@@ -204,7 +204,7 @@ proptest! {
         let cards = cards.map(|(card, model)| Card { model: model.into(), ..card.clone() });
         let mut named = ledger.clone();
         named.set_inventory(Inventory::new(cards.collect()).unwrap());
-        let mut settings = some::settings(policy);
+        let mut settings = Settings::default();
         settings.resources.retain(|r| r.name.as_str() != some::GPU);
         settings.resources.push(serde_json::from_str(
             r#"{"name":"aliyun.com/gpu","gives":"wholeCard","models":["A","C"]}"#,
@@ -215,7 +215,7 @@ proptest! {
             .cards()
             .filter(|state| state.mode == CardMode::Free && state.card.health.is_healthy() && right(state.card))
             .count();
-        let placed = place(&request, &named, &settings);
+        let placed = place(&request, &named, &settings, policy);
         prop_assert_eq!(placed.is_ok(), u64::try_from(free).unwrap() >= count);
         prop_assert_eq!(Trial::new(&request, &settings).fits(&named), placed.as_ref().map(|_| ()).map_err(Clone::clone));
         for grant in placed.iter().flat_map(|plan| &plan.containers).flat_map(|c| &c.grants) {
