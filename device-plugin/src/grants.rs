@@ -76,7 +76,7 @@ pub fn unit_of(settings: &Settings, inventory: &Inventory, card: &CardId) -> Mem
     settings
         .resources
         .iter()
-        .find(|r| r.gives == Gives::Memory && kind.is_none_or(|k| r.covers(k)))
+        .find(|r| r.gives == Gives::Memory && kind.is_none_or(|k| r.covers_kind(k)))
         .map_or(MemoryUnit::Gib, ResourceSetting::memory_unit)
 }
 

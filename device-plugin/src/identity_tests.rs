@@ -47,6 +47,7 @@ fn settings() -> Settings {
         unit: None,
         profile: None,
         kinds: Vec::new(),
+        models: Vec::new(),
     };
     Settings {
         resources: vec![one(C, Gives::CorePercent), one(M, Gives::Memory)],

@@ -66,7 +66,7 @@ impl Holding {
                 memory: memory.or_else(|| {
                     let (card, core) = (card?, (*core)?);
                     let covers =
-                        |r: &&ResourceSetting| r.gives == Gives::Memory && r.covers(card.kind);
+                        |r: &&ResourceSetting| r.gives == Gives::Memory && r.covers_kind(card.kind);
                     let unit = settings.resources.iter().find(covers);
                     let unit = unit.map_or(MemoryUnit::Gib, ResourceSetting::memory_unit);
                     Some(card.memory.percent_of(core, unit))

@@ -105,7 +105,7 @@ impl DeviceKind {
 
 /// How many devices of that resource this card has.
 pub fn count_on(card: &Card, resource: &ResourceSetting) -> u64 {
-    if !resource.covers(card.kind) {
+    if !resource.covers(card) {
         return 0;
     }
     match resource.gives {

@@ -27,6 +27,31 @@ fn eight_ppu_cards_of_144_gib_show_8_8_800_and_1152() {
 }
 
 #[test]
+fn a_name_for_a_model_counts_cards_of_that_model_only() {
+    let of = |n: u32, model: &str| Card {
+        model: model.into(),
+        ..card(n, 32)
+    };
+    let cards = vec![of(0, "R200-32G"), of(1, "R480-32G"), of(2, "R200-32G")];
+    let inventory = Inventory::new(cards).unwrap();
+    let settings: Settings = serde_json::from_str(
+        r#"{"resources":[
+            {"name":"kunlunxin.com/xpu","gives":"wholeCard"},
+            {"name":"kunlunxin.com/R200","gives":"wholeCard","models":["R200-32G"]},
+            {"name":"kunlunxin.com/R300","gives":"wholeCard","models":["R300"]},
+            {"name":"kunlunxin.com/R200-core","gives":"corePercent","kinds":["ppu"],"models":["R200-32G"]}]}"#,
+    )
+    .unwrap();
+    assert_eq!(counts(&inventory, &settings), [3, 2, 0, 200]);
+    let r200 = settings.resource("kunlunxin.com/R200").unwrap();
+    let ids: Vec<String> = devices(&inventory, &r200)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(ids, ["ppu-0.card.0", "ppu-2.card.0"]);
+}
+
+#[test]
 fn case_6_each_card_counts_its_own_present_size() {
     let settings = Settings::default();
     let inventory = Inventory::new(vec![card(0, 10), card(1, 20)]).unwrap();

@@ -103,6 +103,8 @@ pub(crate) struct Room {
     /// Not promised.
     pub(crate) core: u8,
     pub(crate) kind: CardKind,
+    /// Position of the first card of this model.
+    pub(crate) model: u16,
     pub(crate) mode: CardMode,
     pub(crate) healthy: bool,
     /// Healthy, and not promised beyond its size.
@@ -113,7 +115,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    fn of(card: &Card, tally: &Tally<'_>) -> Self {
+    fn of(inventory: &Inventory, card: &Card, tally: &Tally<'_>) -> Self {
         let (core, memory) = (tally.free_core(card), tally.free_memory(card));
         let mode = tally.mode();
         let healthy = card.health.is_healthy();
@@ -131,6 +133,7 @@ impl Room {
             used,
             core: u8::try_from(core.percent()).unwrap_or(u8::MAX),
             kind: card.kind,
+            model: first_like(inventory, card),
             mode,
             healthy,
             open,
@@ -142,6 +145,13 @@ impl Room {
             },
         }
     }
+}
+
+/// Where the first card of that card's model stands.
+fn first_like(inventory: &Inventory, card: &Card) -> u16 {
+    let mut all = inventory.cards().iter();
+    let first = all.position(|other| other.model == card.model);
+    first.map_or(u16::MAX, |at| u16::try_from(at).unwrap_or(u16::MAX))
 }
 
 /// How much of a shared card is promised, of 1000, when this much is left.
@@ -202,7 +212,7 @@ impl Ledger {
             .inventory
             .cards()
             .iter()
-            .map(|card| Room::of(card, &self.tally(&card.id, None)))
+            .map(|card| Room::of(&self.inventory, card, &self.tally(&card.id, None)))
             .collect();
         self.sum_up();
     }
@@ -289,6 +299,12 @@ impl Ledger {
         &self.rooms
     }
 
+    /// The model of that room's card.
+    pub(crate) fn model(&self, room: &Room) -> &str {
+        let card = self.inventory.cards().get(usize::from(room.model));
+        card.map_or("", |card| &card.model)
+    }
+
     /// Whether the card at that position has room for these partitions beside what is held.
     pub(crate) fn has_room_for(&self, at: usize, asked: &[(usize, u32)]) -> bool {
         match asked {
@@ -349,7 +365,7 @@ impl Ledger {
         let Some(card) = self.inventory.cards().get(at) else {
             return;
         };
-        let room = Room::of(card, &self.tally(id, None));
+        let room = Room::of(&self.inventory, card, &self.tally(id, None));
         if let Some(slot) = self.rooms.get_mut(at) {
             *slot = room;
         }

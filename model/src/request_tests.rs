@@ -189,6 +189,7 @@ fn a_share_is_of_one_kind_of_card() {
         unit: None,
         profile: None,
         kinds: vec![kind],
+        models: Vec::new(),
     };
     let settings = Settings {
         resources: vec![

@@ -120,6 +120,7 @@ fn default_resources() -> Vec<ResourceSetting> {
             unit: (gives == Gives::Memory).then_some(MemoryUnit::Gib),
             profile: None,
             kinds: kinds.to_vec(),
+            models: Vec::new(),
         })
     };
     [
@@ -149,6 +150,17 @@ pub enum SettingsError {
         second: ResourceName,
         /// `core`, `memory`, `slices` or `profile` and its name.
         gives: String,
+    },
+    /// A card has one model, and it is not empty.
+    #[error("resources: {0}: models has an empty name; leave models out for all models")]
+    NoModel(ResourceName),
+    /// Whatever the models, memory of one kind of card is counted in one unit.
+    #[error("resources: {second} and {first} count memory of one kind of card in two units")]
+    TwoUnits {
+        /// The earlier one.
+        first: ResourceName,
+        /// The later one.
+        second: ResourceName,
     },
     /// A unit where none belongs.
     #[error("resources: {0}: unit is only for memory")]
@@ -248,12 +260,26 @@ impl Settings {
             if resource.profile.is_some() != (resource.gives == Gives::Partition) {
                 return Err(SettingsError::Profile(resource.name.clone()));
             }
+            if resource.models.iter().any(String::is_empty) {
+                return Err(SettingsError::NoModel(resource.name.clone()));
+            }
             if is_reserved(&resource.name) {
                 return Err(SettingsError::ReservedDomain(resource.name.clone()));
             }
             for earlier in self.resources.iter().take(at) {
                 if earlier.name == resource.name {
                     return Err(SettingsError::DuplicateResource(resource.name.clone()));
+                }
+                let both_memory = resource.gives == Gives::Memory && earlier.gives == Gives::Memory;
+                if both_memory
+                    && resource.memory_unit() != earlier.memory_unit()
+                    && earlier.overlaps_in_kind(resource)
+                    && !earlier.overlaps(resource)
+                {
+                    return Err(SettingsError::TwoUnits {
+                        first: earlier.name.clone(),
+                        second: resource.name.clone(),
+                    });
                 }
                 let gives = match (resource.gives, &resource.profile) {
                     (Gives::WholeCard, _) => continue,
@@ -313,12 +339,12 @@ impl Settings {
         own.chain(families.map(Cow::Owned)).collect()
     }
 
-    /// The resource by which memory of cards of this kind is asked for: valid settings have at
-    /// most one.
+    /// A resource by which memory of cards of this kind is asked for: valid settings have one, or
+    /// several for different models in the same unit.
     pub fn memory_of(&self, kind: CardKind) -> Option<&ResourceSetting> {
         self.resources
             .iter()
-            .find(|r| r.gives == Gives::Memory && r.covers(kind))
+            .find(|r| r.gives == Gives::Memory && r.covers_kind(kind))
     }
 
     /// What memory of cards of this kind is counted in: the unit of their memory resource, or

@@ -19,6 +19,7 @@ fn resource(text: &str, gives: Gives, kinds: &[CardKind]) -> ResourceSetting {
         unit: None,
         profile: None,
         kinds: kinds.to_vec(),
+        models: Vec::new(),
     }
 }
 
@@ -28,9 +29,9 @@ fn the_defaults_are_valid_and_complete() {
     assert_eq!(settings.validate(), Ok(()));
     assert_eq!(settings.resources.len(), 5);
     let ppu = settings.resource("alibabacloud.com/ppu").unwrap();
-    assert!(ppu.covers(CardKind::Ppu) && !ppu.covers(CardKind::Gpu));
+    assert!(ppu.covers_kind(CardKind::Ppu) && !ppu.covers_kind(CardKind::Gpu));
     let gpu = settings.resource("aliyun.com/gpu").unwrap();
-    assert!(gpu.covers(CardKind::Ppu) && gpu.covers(CardKind::Other));
+    assert!(gpu.covers_kind(CardKind::Ppu) && gpu.covers_kind(CardKind::Other));
     let memory = settings.memory_of(CardKind::Amd).unwrap();
     assert_eq!(memory.name.as_str(), "aliyun.com/gpu-memory");
     assert_eq!(memory.memory_unit(), MemoryUnit::Gib);
@@ -205,7 +206,7 @@ fn a_family_makes_a_resource_of_each_profile_unless_one_has_the_name_already() {
     assert_eq!(gives("a.com/other"), None);
     let one = settings.resource("b.com/x1g").unwrap();
     assert_eq!(one.profile.as_ref().map(ProfileName::as_str), Some("1g"));
-    assert!(one.covers(CardKind::Gpu) && !one.covers(CardKind::Ppu));
+    assert!(one.covers_kind(CardKind::Gpu) && !one.covers_kind(CardKind::Ppu));
 }
 
 #[test]
@@ -250,4 +251,74 @@ fn families_and_partitions_that_have_no_meaning_are_refused() {
         with(vec![part, twice]).validate(),
         Err(SettingsError::TwoNames { gives, .. }) if gives == "profile 1g"
     ));
+}
+
+#[test]
+fn names_for_different_models_stand_beside_each_other() {
+    let of = |text: &str, gives, model: &str| ResourceSetting {
+        models: vec![model.to_owned()],
+        ..resource(text, gives, &[CardKind::Xpu])
+    };
+    let core = Gives::CorePercent;
+    let two = with(vec![
+        of("a.com/r200", core, "R200"),
+        of("a.com/p800", core, "P800"),
+    ]);
+    assert_eq!(two.validate(), Ok(()));
+    let same = with(vec![
+        of("a.com/r200", core, "R200"),
+        of("b.com/r200", core, "R200"),
+    ]);
+    assert!(matches!(
+        same.validate(),
+        Err(SettingsError::TwoNames { .. })
+    ));
+    let all = with(vec![
+        of("a.com/r200", core, "R200"),
+        resource("a.com/core", core, &[]),
+    ]);
+    assert!(matches!(
+        all.validate(),
+        Err(SettingsError::TwoNames { .. })
+    ));
+    let nameless = with(vec![of("a.com/r200", core, "")]);
+    assert_eq!(
+        nameless.validate(),
+        Err(SettingsError::NoModel(name("a.com/r200")))
+    );
+}
+
+#[test]
+fn memory_of_a_kind_of_card_has_one_unit_whatever_the_models() {
+    let of = |text: &str, model: &str, unit| ResourceSetting {
+        models: vec![model.to_owned()],
+        unit: Some(unit),
+        ..resource(text, Gives::Memory, &[])
+    };
+    let with_unit = |unit| {
+        with(vec![
+            of("a.com/a", "A", MemoryUnit::Gib),
+            of("a.com/b", "B", unit),
+        ])
+        .validate()
+    };
+    assert_eq!(with_unit(MemoryUnit::Gib), Ok(()));
+    assert_eq!(
+        with_unit(MemoryUnit::Mib),
+        Err(SettingsError::TwoUnits {
+            first: name("a.com/a"),
+            second: name("a.com/b"),
+        })
+    );
+}
+
+#[test]
+fn models_are_read_and_written_and_left_out_where_there_are_none() {
+    let text = r#"{"resources":[{"name":"kunlunxin.com/R200","gives":"wholeCard","kinds":["xpu"],"models":["R200-32G"]}]}"#;
+    let settings: Settings = serde_json::from_str(text).unwrap();
+    assert_eq!(settings.resources[0].models, ["R200-32G"]);
+    let written = serde_json::to_string(&settings).unwrap();
+    assert!(written.contains(r#""models":["R200-32G"]"#), "{written}");
+    let defaults = serde_json::to_string(&Settings::default()).unwrap();
+    assert!(!defaults.contains("models"), "{defaults}");
 }

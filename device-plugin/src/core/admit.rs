@@ -189,7 +189,7 @@ impl Core {
                         let uncovered = asked.amounts.iter().find(|a| {
                             self.settings
                                 .resource(a.resource.as_str())
-                                .is_some_and(|r| !r.covers(card.kind))
+                                .is_some_and(|r| !r.covers(card))
                         });
                         match uncovered {
                             Some(amount) => format!("does not serve {}", amount.resource),

@@ -103,7 +103,7 @@ impl Core {
             let mut names = asked.amounts.iter().map(|a| a.resource.as_str());
             names.all(|name| {
                 let setting = self.settings.resource(name);
-                setting.is_some_and(|setting| setting.covers(card.kind))
+                setting.is_some_and(|setting| setting.covers(card))
             })
         };
         let states = self.ledger.cards();

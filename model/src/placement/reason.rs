@@ -19,7 +19,7 @@ pub(super) fn why_no_share(
     let of_kind = || {
         rooms
             .clone()
-            .filter(|room| need.covers(room) && room.shareable)
+            .filter(|room| need.covers(ledger, room) && room.shareable)
     };
     if of_kind().next().is_none() {
         return NoFit::NoSuchCard(need.resource.clone());
@@ -47,7 +47,7 @@ pub(super) fn why_no_partition(
     forced: bool,
 ) -> NoFit {
     let cards = ledger.rooms().iter().zip(ledger.inventory().cards());
-    let of_kind = || cards.clone().filter(|(room, _)| need.covers(room));
+    let of_kind = || cards.clone().filter(|(room, _)| need.covers(ledger, room));
     let mut cuttable = of_kind()
         .filter(|(_, card)| !card.profiles.is_empty())
         .peekable();
@@ -72,7 +72,7 @@ pub(super) fn why_no_partition(
 pub(super) fn why_no_whole(ledger: &Ledger, need: &Need<'_>, asked: u32, free: usize) -> NoFit {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let rooms = ledger.rooms().iter();
-    let of_kind = || rooms.clone().filter(|room| need.covers(room));
+    let of_kind = || rooms.clone().filter(|room| need.covers(ledger, room));
     let has = count(of_kind().count());
     if has == 0 {
         return NoFit::NoSuchCard(need.resource.clone());

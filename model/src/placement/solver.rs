@@ -200,7 +200,9 @@ impl<'s, 'a> Solver<'s, 'a> {
             .iter()
             .zip(&self.drafts)
             .enumerate()
-            .filter(|(_, (room, draft))| need.can_have_whole(room) && draft.is_untouched())
+            .filter(|(_, (room, draft))| {
+                need.can_have_whole(self.ledger, room) && draft.is_untouched()
+            })
             .map(|(card, _)| card)
             .collect();
         let inventory = self.ledger.inventory();

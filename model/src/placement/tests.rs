@@ -229,6 +229,69 @@ fn a_name_limits_the_kinds_of_card() {
 }
 
 #[test]
+fn a_name_limits_the_models_of_card() {
+    let settings: Settings = serde_json::from_str(
+        r#"{"resources":[
+            {"name":"a.com/any","gives":"wholeCard"},
+            {"name":"a.com/small","gives":"wholeCard","models":["S","XS"]},
+            {"name":"a.com/core","gives":"corePercent","models":["S","L"]},
+            {"name":"a.com/memory","gives":"memory","models":["L"]}]}"#,
+    )
+    .unwrap();
+    assert_eq!(settings.validate(), Ok(()));
+    let of = |n: u32, model: &str| Card {
+        model: model.into(),
+        ..card(n, 80)
+    };
+    let ledger = of_cards(vec![of(0, "XL"), of(1, "S"), of(2, "L"), of(3, "S")]);
+    let placed = |limits: Limits<'_>| {
+        let container = ContainerSpec {
+            name: "main",
+            role: Role::App,
+            limits: limits.to_vec(),
+        };
+        let request = PodRequest::read([container], &settings).unwrap();
+        let trial = Trial::new(&request, &settings);
+        let placed = place(&request, &ledger, &settings, Policy::Binpack);
+        assert_eq!(trial.fits(&ledger).is_ok(), placed.is_ok());
+        assert_eq!(trial.could_fit(&ledger), placed.is_ok());
+        let grants = placed
+            .map_err(|why| why.to_string())?
+            .containers
+            .remove(0)
+            .grants;
+        Ok(grants
+            .into_iter()
+            .map(|grant| grant.card)
+            .collect::<Vec<_>>())
+    };
+    assert_eq!(placed(&[("a.com/small", "2")]), Ok(vec![id(1), id(3)]));
+    assert_eq!(
+        placed(&[("a.com/small", "3")]),
+        Err("only 2 of 3 cards here".to_owned())
+    );
+    assert_eq!(placed(&[("a.com/any", "1")]), Ok(vec![id(0)]));
+    assert_eq!(placed(&[("a.com/core", "10")]), Ok(vec![id(1)]));
+    // Both names must cover the card.
+    let both = placed(&[("a.com/core", "10"), ("a.com/memory", "1")]);
+    assert_eq!(both, Ok(vec![id(2)]));
+    let other = of_cards(vec![of(0, "XL")]);
+    let request = {
+        let limits = vec![("a.com/small", "1")];
+        let container = ContainerSpec {
+            name: "main",
+            role: Role::App,
+            limits,
+        };
+        PodRequest::read([container], &settings).unwrap()
+    };
+    let why = place(&request, &other, &settings, Policy::Binpack)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(why, "no card here serves a.com/small");
+}
+
+#[test]
 fn a_card_that_cannot_be_shared_is_for_whole_asks_only() {
     let mut solid = card(0, 144);
     solid.shareable = false;

@@ -44,6 +44,8 @@ pub(super) struct Need<'a> {
     pub(super) resource: &'a ResourceName,
     /// One bit a kind of card that all its resources cover.
     kinds: u8,
+    /// Only cards of these models; none where all do.
+    models: Option<Vec<String>>,
     pub(super) ask: NeedOf<'a>,
 }
 
@@ -76,6 +78,18 @@ const fn bit(kind: CardKind) -> u8 {
     1 << kind as u8
 }
 
+/// The models that all of these resources cover; none where these are all models.
+fn models(amounts: &[Amount], settings: &Settings) -> Option<Vec<String>> {
+    let named = amounts.iter().filter_map(|amount| {
+        let setting = settings.resource(amount.resource.as_str())?;
+        (!setting.models.is_empty()).then(|| setting.into_owned().models)
+    });
+    named.reduce(|mut all, others| {
+        all.retain(|model| others.contains(model));
+        all
+    })
+}
+
 impl<'a> Trial<'a> {
     /// Reads the request once.
     pub fn new(request: &'a PodRequest, settings: &Settings) -> Self {
@@ -85,7 +99,7 @@ impl<'a> Trial<'a> {
                 let covers = |amount: &Amount| {
                     settings
                         .resource(amount.resource.as_str())
-                        .is_some_and(|setting| setting.covers(kind))
+                        .is_some_and(|setting| setting.covers_kind(kind))
                 };
                 if container.amounts.iter().all(covers) {
                     kinds |= bit(kind);
@@ -122,6 +136,7 @@ impl<'a> Trial<'a> {
                 amounts: &container.amounts,
                 resource: &container.amounts.first()?.resource,
                 kinds,
+                models: models(&container.amounts, settings),
                 ask,
             })
         });
@@ -169,7 +184,7 @@ impl<'a> Trial<'a> {
     pub fn could_fit(&self, ledger: &Ledger) -> bool {
         self.needs.iter().all(|need| {
             let rooms = ledger.rooms().iter().zip(ledger.inventory().cards());
-            let mut usable = rooms.filter(|(room, _)| room.healthy && need.covers(room));
+            let mut usable = rooms.filter(|(room, _)| room.healthy && need.covers(ledger, room));
             match need.ask {
                 NeedOf::Part(Part::Share { memory, .. }) => usable.any(|(room, _)| {
                     room.shareable && memory.is_none_or(|memory| memory <= room.size)
@@ -220,7 +235,9 @@ impl<'a> Trial<'a> {
                 ..
             } => {
                 let rooms = ledger.rooms().iter();
-                let free = rooms.filter(|room| need.can_have_whole(room)).count();
+                let free = rooms
+                    .filter(|room| need.can_have_whole(ledger, room))
+                    .count();
                 if u32::try_from(free).is_ok_and(|free| free >= count) {
                     return Ok(());
                 }
@@ -261,14 +278,14 @@ impl<'a> Trial<'a> {
         let room = ledger.rooms().get(at)?;
         let after = match part {
             Part::Share { core, memory } => {
-                if before.whole || before.is_cut() || !need.can_share(room) {
+                if before.whole || before.is_cut() || !need.can_share(ledger, room) {
                     return None;
                 }
                 let (core, memory) = self.share_of(core, memory, room);
                 before.with_share(need.role, core.percent(), memory)
             }
             Part::Partition { cut, count } => {
-                if before.whole || before.shared || !need.can_cut(room) {
+                if before.whole || before.shared || !need.can_cut(ledger, room) {
                     return None;
                 }
                 let card = ledger.inventory().cards().get(at)?;
@@ -318,23 +335,25 @@ impl<'a> Trial<'a> {
 }
 
 impl Need<'_> {
-    pub(super) fn covers(&self, room: &Room) -> bool {
+    pub(super) fn covers(&self, ledger: &Ledger, room: &Room) -> bool {
+        let models = self.models.as_ref();
         self.kinds & bit(room.kind) != 0
+            && models.is_none_or(|all| all.iter().any(|model| model == ledger.model(room)))
     }
 
     /// Whether the card takes shares of this kind at all.
-    pub(super) fn can_share(&self, room: &Room) -> bool {
+    pub(super) fn can_share(&self, ledger: &Ledger, room: &Room) -> bool {
         room.open
             && room.shareable
             && matches!(room.mode, CardMode::Free | CardMode::Shared)
-            && self.covers(room)
+            && self.covers(ledger, room)
     }
 
     /// Whether the card can be cut for this, or is cut already.
-    fn can_cut(&self, room: &Room) -> bool {
+    fn can_cut(&self, ledger: &Ledger, room: &Room) -> bool {
         room.open
             && matches!(room.mode, CardMode::Free | CardMode::Partitioned)
-            && self.covers(room)
+            && self.covers(ledger, room)
     }
 
     /// Why no card has room for the part; `forced` where kubelet leaves no choice of the card.
@@ -346,8 +365,8 @@ impl Need<'_> {
     }
 
     /// Whether the card is free for this.
-    pub(super) fn can_have_whole(&self, room: &Room) -> bool {
-        room.open && room.mode == CardMode::Free && self.covers(room)
+    pub(super) fn can_have_whole(&self, ledger: &Ledger, room: &Room) -> bool {
+        room.open && room.mode == CardMode::Free && self.covers(ledger, room)
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::some::{self, CORE, MEMORY};
 use crate::{
-    card::{CardKind, Inventory},
+    card::{Card, CardKind, Inventory},
     ledger::{CardHold, CardMode, Ledger},
     name::{PodUid, ProfileName},
     phase,
@@ -191,5 +191,35 @@ proptest! {
         let placed = place(&request, &ledger, &settings, policy);
         prop_assert_eq!(placed.is_ok(), u64::try_from(free).unwrap() >= count);
         prop_assert_eq!(Trial::new(&request, &settings).fits(&ledger), placed.map(|_| ()));
+    }
+
+    #[test]
+    fn a_name_for_models_is_served_by_cards_of_these_only_and_whenever_enough_are_free(
+        ledger in node(),
+        models in prop::collection::vec(prop::sample::select(vec!["A", "B", "C"]), 6),
+        count in 1_u64..4,
+        policy in some::policy(),
+    ) {
+        let cards = ledger.inventory().cards().iter().zip(models);
+        let cards = cards.map(|(card, model)| Card { model: model.into(), ..card.clone() });
+        let mut named = ledger.clone();
+        named.set_inventory(Inventory::new(cards.collect()).unwrap());
+        let mut settings = Settings::default();
+        settings.resources.retain(|r| r.name.as_str() != some::GPU);
+        settings.resources.push(serde_json::from_str(
+            r#"{"name":"aliyun.com/gpu","gives":"wholeCard","models":["A","C"]}"#,
+        ).unwrap());
+        let request = some::request(&[(Role::App, vec![(some::GPU, count)])]);
+        let right = |card: &Card| card.model != "B";
+        let free = named
+            .cards()
+            .filter(|state| state.mode == CardMode::Free && state.card.health.is_healthy() && right(state.card))
+            .count();
+        let placed = place(&request, &named, &settings, policy);
+        prop_assert_eq!(placed.is_ok(), u64::try_from(free).unwrap() >= count);
+        prop_assert_eq!(Trial::new(&request, &settings).fits(&named), placed.as_ref().map(|_| ()).map_err(Clone::clone));
+        for grant in placed.iter().flat_map(|plan| &plan.containers).flat_map(|c| &c.grants) {
+            prop_assert!(named.inventory().get(&grant.card).is_some_and(right), "{:?}", grant);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    card::{CardKind, Inventory},
+    card::{Card, CardKind, Inventory},
     name::{ProfileName, ResourceName},
     quantity::MemoryUnit,
 };
@@ -25,6 +25,10 @@ pub struct ResourceSetting {
     /// Only cards of these kinds count; all kinds where left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<CardKind>,
+    /// Only cards of these models count, called as their Runtime calls them; all models where
+    /// left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
 }
 
 impl ResourceSetting {
@@ -33,16 +37,24 @@ impl ResourceSetting {
         self.unit.unwrap_or(MemoryUnit::Gib)
     }
 
-    /// Whether a card of this kind counts.
-    pub fn covers(&self, kind: CardKind) -> bool {
+    /// Whether this card counts.
+    pub fn covers(&self, card: &Card) -> bool {
+        self.covers_kind(card.kind) && (self.models.is_empty() || self.models.contains(&card.model))
+    }
+
+    /// Whether a card of this kind counts, if it is of the right model.
+    pub fn covers_kind(&self, kind: CardKind) -> bool {
         covers(&self.kinds, kind)
     }
 
     /// Whether a card can count for both.
     pub fn overlaps(&self, other: &Self) -> bool {
-        self.kinds.is_empty()
-            || other.kinds.is_empty()
-            || self.kinds.iter().any(|kind| other.kinds.contains(kind))
+        self.overlaps_in_kind(other) && overlap(&self.models, &other.models)
+    }
+
+    /// Whether they count cards of one kind.
+    pub(super) fn overlaps_in_kind(&self, other: &Self) -> bool {
+        overlap(&self.kinds, &other.kinds)
     }
 }
 
@@ -102,8 +114,14 @@ impl PartitionNames {
             unit: None,
             profile: Some(profile.clone()),
             kinds: self.kinds.clone(),
+            models: Vec::new(),
         })
     }
+}
+
+/// No entry means all.
+fn overlap<T: PartialEq>(one: &[T], other: &[T]) -> bool {
+    one.is_empty() || other.is_empty() || one.iter().any(|entry| other.contains(entry))
 }
 
 fn covers(kinds: &[CardKind], kind: CardKind) -> bool {
