@@ -44,7 +44,7 @@ fn each_mistake_in_the_settings_is_one_line_that_names_its_place() {
         ),
         (
             "placement:\n  cards: spred\n",
-            "kit.yaml:2:10: \"spred\" is not one of binpack, spread, did you mean \"spread\"?",
+            "kit.yaml:2:10: \"spred\" is not one of binpack, spread, link-aware, did you mean \"spread\"?",
         ),
         (
             "resources:\n  - name: aliyun.com/gpu\n",
