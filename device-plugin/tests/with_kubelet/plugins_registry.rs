@@ -12,7 +12,7 @@ async fn the_plugin_watcher_finds_everything_and_again_after_its_restart() {
     let plugin = stage.plugin_with(&WATCHED).await;
     stage.ready(&plugin).await;
     let all_healthy = || ALL.map(|r| stage.healthy(r)) == [8, 8, 800, 1152];
-    assert!(all_healthy());
+    until("all lists are there", all_healthy).await;
     assert!(sockets(&stage.world.plugins()).is_empty());
     assert_eq!(sockets(&stage.world.registry()).len(), 4);
     let runs = pod("runs", &[(GPU, 1)], None);
