@@ -90,21 +90,21 @@ impl Metrics {
                 &["outcome"],
             )?,
         };
-        let all: [Box<dyn prometheus::core::Collector>; 10] = [
-            Box::new(metrics.seconds.clone()),
-            Box::new(metrics.queued.clone()),
-            Box::new(metrics.calls.clone()),
-            Box::new(metrics.candidates.clone()),
-            Box::new(metrics.malformed.clone()),
-            Box::new(metrics.last_event.clone()),
-            Box::new(metrics.nodes.clone()),
-            Box::new(metrics.pods.clone()),
-            Box::new(metrics.assumed.clone()),
-            Box::new(metrics.forwarded.clone()),
-        ];
-        for one in all {
-            registry.register(one).map_err(Failure::fatal)?;
-        }
+        register(
+            registry,
+            [
+                Box::new(metrics.seconds.clone()),
+                Box::new(metrics.queued.clone()),
+                Box::new(metrics.calls.clone()),
+                Box::new(metrics.candidates.clone()),
+                Box::new(metrics.malformed.clone()),
+                Box::new(metrics.last_event.clone()),
+                Box::new(metrics.nodes.clone()),
+                Box::new(metrics.pods.clone()),
+                Box::new(metrics.assumed.clone()),
+                Box::new(metrics.forwarded.clone()),
+            ],
+        )?;
         Ok(metrics)
     }
 
@@ -157,13 +157,13 @@ impl CertificateMetrics {
             )
             .map_err(Failure::fatal)?,
         };
-        let all: [Box<dyn prometheus::core::Collector>; 2] = [
-            Box::new(metrics.expiry.clone()),
-            Box::new(metrics.failures.clone()),
-        ];
-        for one in all {
-            registry.register(one).map_err(Failure::fatal)?;
-        }
+        register(
+            registry,
+            [
+                Box::new(metrics.expiry.clone()),
+                Box::new(metrics.failures.clone()),
+            ],
+        )?;
         Ok(metrics)
     }
 }
@@ -199,16 +199,26 @@ impl LeaseMetrics {
             )
             .map_err(Failure::fatal)?,
         };
-        let all: [Box<dyn prometheus::core::Collector>; 3] = [
-            Box::new(metrics.leader.clone()),
-            Box::new(metrics.transitions.clone()),
-            Box::new(metrics.failures.clone()),
-        ];
-        for one in all {
-            registry.register(one).map_err(Failure::fatal)?;
-        }
+        register(
+            registry,
+            [
+                Box::new(metrics.leader.clone()),
+                Box::new(metrics.transitions.clone()),
+                Box::new(metrics.failures.clone()),
+            ],
+        )?;
         Ok(metrics)
     }
+}
+
+fn register<const N: usize>(
+    registry: &Registry,
+    all: [Box<dyn prometheus::core::Collector>; N],
+) -> Result<(), Failure> {
+    for one in all {
+        registry.register(one).map_err(Failure::fatal)?;
+    }
+    Ok(())
 }
 
 fn name(what: &str) -> String {
