@@ -238,11 +238,15 @@ impl Core {
         }
     }
 
-    /// Whether that pod has ended, and whether a look or a reading of that ticket may be from
-    /// before.
-    fn has_ended(&self, uid: &PodUid, ticket: u64) -> Option<bool> {
-        let ended = self.ended.iter().find(|(u, _)| u == uid);
-        ended.map(|(_, at)| ticket <= *at)
+    /// Whether that pod has ended.
+    fn has_ended(&self, uid: &PodUid) -> bool {
+        self.ended.iter().any(|(u, _)| u == uid)
+    }
+
+    /// Whether that pod has ended, and a look or a reading of that ticket may be from before.
+    fn is_from_before_the_end(&self, uid: &PodUid, ticket: u64) -> bool {
+        let mut ended = self.ended.iter();
+        ended.any(|(u, at)| u == uid && ticket <= *at)
     }
 
     fn enter_truth(&mut self, uid: &PodUid) -> Option<Conflict> {

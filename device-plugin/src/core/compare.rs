@@ -50,7 +50,7 @@ impl Core {
                 });
                 continue;
             }
-            let is_from_before = self.has_ended(&consumer.uid, ticket) == Some(true);
+            let is_from_before = self.is_from_before_the_end(&consumer.uid, ticket);
             if self.releases.contains_key(&id) || is_from_before {
                 continue;
             }

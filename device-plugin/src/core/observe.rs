@@ -69,7 +69,7 @@ impl Core {
             }
         }
         for view in look.pods.iter().filter(|v| v.is_live() && v.asks()) {
-            if self.has_ended(&view.uid, look.ticket) == Some(true) {
+            if self.is_from_before_the_end(&view.uid, look.ticket) {
                 continue;
             }
             let shown = devices.get(&view.uid).map(|d| &d.containers);
@@ -278,7 +278,7 @@ impl Core {
             return;
         };
         // Its object and what is written on it are still there for a while.
-        if self.has_ended(&view.uid, look.ticket).is_some() {
+        if self.has_ended(&view.uid) {
             return;
         }
         let entry = self.book.get(&view.uid);
