@@ -127,13 +127,8 @@ fn partitions(count: u32, cut: &Cut) -> String {
 ///
 /// Deterministic: the same ledger and request give the same plan. For one request on many
 /// nodes, make a [`Trial`] once.
-pub fn place(
-    request: &PodRequest,
-    ledger: &Ledger,
-    settings: &Settings,
-    cards: Policy,
-) -> Result<Plan, NoFit> {
-    Trial::new(request, settings).place(ledger, cards)
+pub fn place(request: &PodRequest, ledger: &Ledger, settings: &Settings) -> Result<Plan, NoFit> {
+    Trial::new(request, settings).place(ledger)
 }
 
 /// So many whole cards of one node that hang together best: those of `fixed` and the others from

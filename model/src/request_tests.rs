@@ -1,7 +1,16 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{card::CardKind, name::ProfileName, quantity::MemoryUnit};
+use crate::{card::CardKind, name::ProfileName, quantity::MemoryUnit, settings::Policy};
+
+impl PodRequest {
+    /// The same, to be placed so.
+    pub(crate) fn by(&self, cards: Policy) -> Self {
+        let mut request = self.clone();
+        request.placement.cards = cards;
+        request
+    }
+}
 
 const GPU: &str = "aliyun.com/gpu";
 const PPU: &str = "alibabacloud.com/ppu";

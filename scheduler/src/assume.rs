@@ -107,8 +107,7 @@ impl Index {
         if let Some(closed) = entry.closed() {
             return Err(no(closed.reason));
         }
-        let cards = request.placement.cards;
-        let plan = placement::place(&request, entry.ledger(), self.settings(), cards)
+        let plan = placement::place(&request, entry.ledger(), self.settings())
             .map_err(|why| no(Reason::NoFit(why)))?;
         let hold = phase::peak(&request, &plan);
         let pod = self.pod_name(uid).cloned().ok_or(NoBind::Gone)?;

@@ -2,12 +2,7 @@
 
 use std::borrow::Cow;
 
-use model::{
-    ledger::Ledger,
-    placement,
-    request::PodRequest,
-    settings::{PlacementSetting, Settings},
-};
+use model::{ledger::Ledger, placement, request::PodRequest, settings::Settings};
 
 use crate::{
     index::Index,
@@ -20,7 +15,6 @@ use crate::{
 #[derive(Debug)]
 pub struct Trial<'a> {
     request: placement::Trial<'a>,
-    placement: PlacementSetting,
 }
 
 impl<'a> Trial<'a> {
@@ -28,7 +22,6 @@ impl<'a> Trial<'a> {
     pub fn new(request: &'a PodRequest, settings: &'a Settings) -> Self {
         Self {
             request: placement::Trial::new(request, settings),
-            placement: request.placement,
         }
     }
 
@@ -53,7 +46,7 @@ impl<'a> Trial<'a> {
         if node.closed().is_some() {
             return None;
         }
-        self.request.score(node.ledger(), self.placement)
+        self.request.score(node.ledger())
     }
 }
 

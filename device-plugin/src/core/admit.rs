@@ -322,15 +322,11 @@ impl Core {
     fn place(&mut self, consumer: &Consumer) -> Result<Plan, Refusal> {
         let mut ledger = self.ledger.clone();
         ledger.remove(&consumer.uid);
-        let plan = placement::place(
-            &consumer.request,
-            &ledger,
-            &self.settings,
-            consumer.request.placement.cards,
-        )
-        .map_err(|why| Refusal::NoFit {
-            pod: consumer.pod.clone(),
-            why,
+        let plan = placement::place(&consumer.request, &ledger, &self.settings).map_err(|why| {
+            Refusal::NoFit {
+                pod: consumer.pod.clone(),
+                why,
+            }
         })?;
         self.planned.retain(|(uid, _)| *uid != consumer.uid);
         self.planned.push_back((consumer.uid.clone(), plan.clone()));
@@ -354,8 +350,8 @@ impl Core {
             }],
             placement: consumer.request.placement,
         };
-        let plan = placement::place(&alone, ledger, &self.settings, alone.placement.cards)
-            .map_err(|why| Refusal::NoFit {
+        let plan =
+            placement::place(&alone, ledger, &self.settings).map_err(|why| Refusal::NoFit {
                 pod: consumer.pod.clone(),
                 why,
             })?;

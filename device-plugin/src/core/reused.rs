@@ -82,7 +82,7 @@ impl Core {
                 Ask::Whole { .. } if own_plan => self.free_for(asked, &cards, reused),
                 _ => left,
             };
-            let policy = self.settings.placement.cards;
+            let policy = consumer.request.placement.cards;
             let chosen = placement::together(inventory, &cards, &free, planned.len(), policy);
             cards = chosen.unwrap_or_else(|| {
                 let free = free.into_iter().take(more);

@@ -206,7 +206,7 @@ impl<'s, 'a> Solver<'s, 'a> {
             .map(|(card, _)| card)
             .collect();
         let inventory = self.ledger.inventory();
-        let chosen = whole::choose(inventory, &fixed, &free, wanted, Policy::Binpack);
+        let chosen = whole::choose(inventory, &fixed, &free, wanted, self.cards);
         let has = fixed.len() + free.len();
         let mut chosen = chosen.ok_or_else(|| Some(why_no_whole(self.ledger, need, count, has)))?;
         if let Some((memory, amount)) = memory.zip(beside)

@@ -8,7 +8,6 @@ use crate::{
     phase,
     plan::GrantMode,
     request::{ContainerSpec, Role},
-    settings::PlacementSetting,
 };
 
 const GPU: &str = "aliyun.com/gpu";
@@ -65,20 +64,17 @@ fn taken(ledger: &mut Ledger, cards: &[u32]) {
 /// The cards of each container, and that `fits` and `score` say the same as `place`.
 fn cards(request: &PodRequest, ledger: &Ledger, policy: Policy) -> Result<Vec<Vec<u32>>, NoFit> {
     let settings = Settings::default();
+    let request = &request.by(policy);
     let trial = Trial::new(request, &settings);
-    let placed = place(request, ledger, &settings, policy);
+    let placed = place(request, ledger, &settings);
     assert_eq!(
         trial.fits(ledger),
         placed.as_ref().map(|_| ()).map_err(Clone::clone)
     );
-    let placement = PlacementSetting {
-        cards: policy,
-        nodes: Policy::Binpack,
-    };
-    assert_eq!(trial.score(ledger, placement).is_some(), placed.is_ok());
+    assert_eq!(trial.score(ledger).is_some(), placed.is_ok());
     let plan = placed?;
     assert!(trial.could_fit(ledger));
-    assert_eq!(place(request, ledger, &settings, policy), Ok(plan.clone()));
+    assert_eq!(place(request, ledger, &settings), Ok(plan.clone()));
     assert_eq!(
         ledger.check(&pod(9999), &phase::peak(request, &plan)),
         Ok(())
@@ -123,23 +119,11 @@ fn a_card_shared_by_a_share_of_nothing_comes_before_a_free_one() {
 #[test]
 fn core_without_memory_takes_the_same_part_of_the_cards_memory() {
     let ledger = node(&[15]);
-    let plan = place(
-        &app(&[(CORE, "50")]),
-        &ledger,
-        &Settings::default(),
-        Policy::Binpack,
-    )
-    .unwrap();
+    let plan = place(&app(&[(CORE, "50")]), &ledger, &Settings::default()).unwrap();
     let mode = &plan.containers[0].grants[0].mode;
     let (core, memory) = (CorePercent::new(50), MemoryBytes::from_gib(7));
     assert_eq!(*mode, GrantMode::Share { core, memory });
-    let plan = place(
-        &app(&[(MEMORY, "3")]),
-        &ledger,
-        &Settings::default(),
-        Policy::Binpack,
-    )
-    .unwrap();
+    let plan = place(&app(&[(MEMORY, "3")]), &ledger, &Settings::default()).unwrap();
     let mode = &plan.containers[0].grants[0].mode;
     let (core, memory) = (CorePercent::ZERO, MemoryBytes::from_gib(3));
     assert_eq!(*mode, GrantMode::Share { core, memory });
@@ -252,7 +236,7 @@ fn a_name_limits_the_models_of_card() {
         };
         let request = PodRequest::read([container], &settings).unwrap();
         let trial = Trial::new(&request, &settings);
-        let placed = place(&request, &ledger, &settings, Policy::Binpack);
+        let placed = place(&request, &ledger, &settings);
         assert_eq!(trial.fits(&ledger).is_ok(), placed.is_ok());
         assert_eq!(trial.could_fit(&ledger), placed.is_ok());
         let grants = placed
@@ -285,9 +269,7 @@ fn a_name_limits_the_models_of_card() {
         };
         PodRequest::read([container], &settings).unwrap()
     };
-    let why = place(&request, &other, &settings, Policy::Binpack)
-        .unwrap_err()
-        .to_string();
+    let why = place(&request, &other, &settings).unwrap_err().to_string();
     assert_eq!(why, "no card here serves a.com/small");
 }
 
@@ -346,12 +328,11 @@ fn whole_cards_hang_together_and_the_rest_is_broken_least() {
 fn scores_follow_the_policy_the_use_and_the_links() {
     let settings = Settings::default();
     let score = |request: &PodRequest, ledger: &Ledger, nodes| {
-        let plan = place(request, ledger, &settings, Policy::Binpack).unwrap();
-        let trial = Trial::new(request, &settings);
-        let cards = Policy::Binpack;
-        let ours = trial
-            .score(ledger, PlacementSetting { cards, nodes })
-            .unwrap();
+        let plan = place(request, ledger, &settings).unwrap();
+        let mut request = request.clone();
+        request.placement.nodes = nodes;
+        let trial = Trial::new(&request, &settings);
+        let ours = trial.score(ledger).unwrap();
         assert_eq!(ours, super::score(&plan, ledger, nodes));
         ours
     };
@@ -391,9 +372,24 @@ fn scores_follow_the_policy_the_use_and_the_links() {
         score(&half, &begun, Policy::Binpack)
     );
     assert_eq!(
-        Trial::new(&app(&[(GPU, "5")]), &settings).score(&empty, PlacementSetting::default()),
+        Trial::new(&app(&[(GPU, "5")]), &settings).score(&empty),
         None
     );
+}
+
+#[test]
+fn of_sets_with_equal_links_spread_takes_the_one_in_the_emptiest_part() {
+    let mut ledger = of_cards(machine());
+    taken(&mut ledger, &[0]);
+    let one = app(&[(GPU, "1")]);
+    // Card 2 has lost its peer; the others still have theirs.
+    assert_eq!(binpack(&one, &ledger), Ok(vec![vec![2]]));
+    let spread = cards(&one, &ledger, Policy::Spread).unwrap();
+    assert_ne!(spread, vec![vec![2]]);
+    // The links go before that.
+    let pair = cards(&app(&[(GPU, "2")]), &ledger, Policy::Spread).unwrap();
+    assert_eq!(pair[0][0] % 2, pair[0][1] % 2, "{pair:?}");
+    assert_eq!(pair[0][0] / 4, pair[0][1] / 4, "{pair:?}");
 }
 
 #[test]

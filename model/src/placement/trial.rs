@@ -32,6 +32,7 @@ pub struct Trial<'a> {
     pub(super) needs: Vec<Need<'a>>,
     /// What memory is counted in, by kind of card.
     units: [MemoryUnit; KINDS.len()],
+    placement: PlacementSetting,
 }
 
 /// What one container needs.
@@ -143,6 +144,7 @@ impl<'a> Trial<'a> {
         Self {
             needs: needs.collect(),
             units: KINDS.map(|kind| settings.memory_unit_of(kind)),
+            placement: request.placement,
         }
     }
 
@@ -151,13 +153,13 @@ impl<'a> Trial<'a> {
         match self.needs.as_slice() {
             [] => Ok(()),
             [need] => self.one_fits(need, ledger),
-            _ => self.solve(ledger, Policy::Binpack).map(|_| ()),
+            _ => self.solve(ledger).map(|_| ()),
         }
     }
 
     /// Where its containers go.
-    pub fn place(&self, ledger: &Ledger, cards: Policy) -> Result<Plan, NoFit> {
-        let solution = self.solve(ledger, cards)?;
+    pub fn place(&self, ledger: &Ledger) -> Result<Plan, NoFit> {
+        let solution = self.solve(ledger)?;
         let containers = self
             .needs
             .iter()
@@ -202,20 +204,20 @@ impl<'a> Trial<'a> {
 
     /// How good the node is for the pod, 0 to 10, with the plan of [`Self::place`], without
     /// making it. None where the pod does not fit.
-    pub fn score(&self, ledger: &Ledger, placement: PlacementSetting) -> Option<u8> {
-        let PlacementSetting { cards, nodes } = placement;
+    pub fn score(&self, ledger: &Ledger) -> Option<u8> {
+        let PlacementSetting { cards, nodes } = self.placement;
         if let [need] = self.needs.as_slice()
             && let NeedOf::Part(part) = need.ask
         {
             let best = self.best_part(need, part, ledger, cards)?;
             return Some(draft::score(ledger, nodes, [best], &[]));
         }
-        let solution = self.solve(ledger, cards).ok()?;
+        let solution = self.solve(ledger).ok()?;
         Some(draft::score_of_drafts(&solution.drafts, ledger, nodes))
     }
 
-    fn solve(&self, ledger: &Ledger, cards: Policy) -> Result<Solution, NoFit> {
-        Solver::new(self, ledger, cards).solve()
+    fn solve(&self, ledger: &Ledger) -> Result<Solution, NoFit> {
+        Solver::new(self, ledger, self.placement.cards).solve()
     }
 
     /// Whether some card, or enough cards, are free for the only container.
@@ -244,7 +246,7 @@ impl<'a> Trial<'a> {
                 Err(why_no_whole(ledger, need, count, free))
             }
             // Which cards have the memory together takes a search.
-            NeedOf::Whole { .. } => self.solve(ledger, Policy::Binpack).map(|_| ()),
+            NeedOf::Whole { .. } => self.solve(ledger).map(|_| ()),
         }
     }
 

@@ -94,7 +94,8 @@ fn apply(ledger: &mut Ledger, book: &mut BTreeMap<PodUid, Hold>, call: Call) {
             ledger.remove(&uid(pod));
             book.remove(&uid(pod));
             let request = some::request(&asked);
-            if let Ok(plan) = place(&request, ledger, &Settings::default(), policy) {
+            let request = request.by(policy);
+            if let Ok(plan) = place(&request, ledger, &Settings::default()) {
                 let held = phase::peak(&request, &plan);
                 assert_eq!(ledger.hold(&uid(pod), held.clone()), Ok(()));
                 enter(book, uid(pod), held);

@@ -206,7 +206,8 @@ fn play(inventory: &Inventory, dice: u64, steps: Vec<(usize, Vec<some::Drawn>)>,
         ledger.remove(&pod);
         kubelet.end(&pod);
         let request = some::request(&asked);
-        let Ok(plan) = place(&request, &ledger, &Settings::default(), policy) else {
+        let request = request.by(policy);
+        let Ok(plan) = place(&request, &ledger, &Settings::default()) else {
             continue;
         };
         let held = phase::peak(&request, &plan);

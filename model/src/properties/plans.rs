@@ -12,7 +12,7 @@ use crate::{
     plan::GrantMode,
     quantity::{CorePercent, MemoryBytes},
     request::{Ask, PodRequest, Role},
-    settings::{PlacementSetting, Policy, Settings},
+    settings::{Policy, Settings},
 };
 
 /// The node with as many of these pods as fit.
@@ -20,7 +20,8 @@ fn filled(inventory: Inventory, pods: &[Vec<some::Drawn>], policy: Policy) -> Le
     let mut ledger = Ledger::new(inventory);
     for (n, asked) in pods.iter().enumerate() {
         let request = some::request(asked);
-        if let Ok(plan) = place(&request, &ledger, &Settings::default(), policy) {
+        let request = request.by(policy);
+        if let Ok(plan) = place(&request, &ledger, &Settings::default()) {
             let pod = PodUid::new(&format!("before-{n}")).unwrap();
             ledger.hold(&pod, phase::peak(&request, &plan)).unwrap();
         }
@@ -117,12 +118,12 @@ proptest! {
     ) {
         let settings = Settings::default();
         let request = some::request(&asked);
-        let placed = place(&request, &ledger, &settings, policy);
+        let request = request.by(policy);
+        let placed = place(&request, &ledger, &settings);
         let trial = Trial::new(&request, &settings);
-        let placement = PlacementSetting { cards: policy, nodes: Policy::Binpack };
-        prop_assert_eq!(trial.score(&ledger, placement).is_some(), placed.is_ok());
-        prop_assert!(trial.score(&ledger, placement).is_none_or(|score| score <= 10));
-        prop_assert_eq!(&place(&request, &ledger, &settings, policy), &placed);
+        prop_assert_eq!(trial.score(&ledger).is_some(), placed.is_ok());
+        prop_assert!(trial.score(&ledger).is_none_or(|score| score <= 10));
+        prop_assert_eq!(&place(&request, &ledger, &settings), &placed);
         match placed {
             Ok(plan) => {
                 serves(&ledger, &request, &plan);
@@ -149,7 +150,8 @@ proptest! {
         prop_assume!(!limits.is_empty());
         let request = some::request(&[(Role::App, limits)]);
         let settings = Settings::default();
-        let placed = place(&request, &ledger, &settings, policy);
+        let request = request.by(policy);
+        let placed = place(&request, &ledger, &settings);
         prop_assert_eq!(placed.is_ok(), has_room(&ledger, core, memory), "{:?}", placed);
         let fits = Trial::new(&request, &settings).fits(&ledger);
         prop_assert_eq!(fits, placed.map(|_| ()));
@@ -171,7 +173,8 @@ proptest! {
                 && ledger.check(&new, &[(card.id.clone(), hold)].into_iter().collect()).is_ok()
         });
         let settings = Settings::default();
-        let placed = place(&request, &ledger, &settings, policy);
+        let request = request.by(policy);
+        let placed = place(&request, &ledger, &settings);
         prop_assert_eq!(placed.is_ok(), room, "{:?}", placed);
         prop_assert_eq!(Trial::new(&request, &settings).fits(&ledger), placed.map(|_| ()));
     }
@@ -188,7 +191,8 @@ proptest! {
             .filter(|state| state.mode == CardMode::Free && state.card.health.is_healthy())
             .count();
         let settings = Settings::default();
-        let placed = place(&request, &ledger, &settings, policy);
+        let request = request.by(policy);
+        let placed = place(&request, &ledger, &settings);
         prop_assert_eq!(placed.is_ok(), u64::try_from(free).unwrap() >= count);
         prop_assert_eq!(Trial::new(&request, &settings).fits(&ledger), placed.map(|_| ()));
     }
@@ -215,7 +219,8 @@ proptest! {
             .cards()
             .filter(|state| state.mode == CardMode::Free && state.card.health.is_healthy() && right(state.card))
             .count();
-        let placed = place(&request, &named, &settings, policy);
+        let request = request.by(policy);
+        let placed = place(&request, &named, &settings);
         prop_assert_eq!(placed.is_ok(), u64::try_from(free).unwrap() >= count);
         prop_assert_eq!(Trial::new(&request, &settings).fits(&named), placed.as_ref().map(|_| ()).map_err(Clone::clone));
         for grant in placed.iter().flat_map(|plan| &plan.containers).flat_map(|c| &c.grants) {

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PlacementSetting {
-    /// Among the cards of a node, for shares and partitions. Whole cards are always chosen by
-    /// their links.
+    /// Among the cards of a node. For whole cards links come first: this decides among equals.
     pub cards: Policy,
     /// Among nodes.
     pub nodes: Policy,
